@@ -1,0 +1,112 @@
+/* base: arenas, errors, strings, trace, OS. Everything else stands on this; it includes nothing of ours. */
+#ifndef LUMEN_BASE_H
+#define LUMEN_BASE_H
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Our own fault ends the process with a message; outside input never reaches a CHECK. */
+#define CHECK(cond, ...) ((cond) ? (void)0 : base_check_fail(__FILE__, __LINE__, #cond, "" __VA_ARGS__))
+_Noreturn void base_check_fail(const char *file, int line, const char *cond, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
+
+/* arena.c: memory with one lifetime. Allocations are zeroed and 16-byte aligned; a pointer stays valid until reset or free. */
+typedef struct ArenaBlock ArenaBlock;
+typedef struct Arena {
+  const char *name;          /* lifetime, in messages: "forever", "model", "compile", "step" */
+  ArenaBlock *head;
+  size_t n_bytes;            /* handed out since the last reset */
+} Arena;
+Arena *arena_new(const char *name);
+void arena_free(Arena *a);
+void arena_reset(Arena *a);                                  /* frees everything but the arena itself */
+void *arena_alloc(Arena *a, size_t n_bytes);                 /* never NULL: small metadata only; big buffers use os_pages_alloc */
+#define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
+#define ARENA_ARRAY(a, T, n) ((T *)arena_alloc_array((a), (n), sizeof(T)))
+void *arena_alloc_array(Arena *a, size_t n, size_t n_bytes); /* CHECKs the product */
+char *arena_dup(Arena *a, const char *s);
+char *arena_dup_n(Arena *a, const char *s, size_t n);        /* adds a NUL */
+char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Growable array inside an arena: PUSH(arena, items, n, cap, value). Old storage is abandoned to the arena. */
+#define PUSH(a, items, n, cap, ...)                                                                   \
+  do {                                                                                                \
+    if ((n) == (cap)) (items) = arena_grow((a), (items), sizeof *(items), (size_t)(n), &(cap));       \
+    (items)[(n)++] = (__VA_ARGS__);                                                                   \
+  } while (0)
+void *arena_grow(Arena *a, const void *items, size_t n_bytes_each, size_t n, int *cap);
+
+/* err.c: what the world did wrong. NULL is success. The text says what, got and expected; callers add context on the way up. */
+typedef enum ErrKind {
+  ERR_IO = 1, ERR_FORMAT, ERR_LIMIT, ERR_MEMORY, ERR_USAGE, ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SYNTAX, ERR_SHAPE, ERR_NETWORK, ERR_CANCELLED
+} ErrKind;
+typedef struct Err Err;
+Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
+const char *err_text(const Err *e);
+ErrKind err_kind(const Err *e);
+void err_free(Err *e);                                       /* NULL is fine */
+#define TRY(expr) do { Err *try_e_ = (expr); if (try_e_) return try_e_; } while (0)
+
+/* str.c: growable byte string on the heap, always NUL-terminated. Zero-initialise; str_free releases. */
+typedef struct Str { char *p; size_t n, cap; } Str;
+void str_free(Str *s);
+void str_clear(Str *s);
+void str_add(Str *s, const char *text);
+void str_add_n(Str *s, const void *p, size_t n);
+void str_add_c(Str *s, char c);
+void str_addf(Str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void str_vaddf(Str *s, const char *fmt, va_list ap);
+int str_edit_distance(const char *a, const char *b);         /* for "did you mean" */
+uint64_t hash_bytes(const void *p, size_t n, uint64_t seed); /* FNV-1a style, 64 bits */
+
+/* num.c: small floats. */
+float f16_to_f32(uint16_t h);
+uint16_t f32_to_f16(float f);                                /* nearest even */
+float bf16_to_f32(uint16_t h);
+uint16_t f32_to_bf16(float f);                               /* nearest even; NaN stays NaN */
+float f32_from_bits(uint32_t u);
+uint32_t f32_to_bits(float f);
+
+/* os.c: files, memory, time, CPUs. */
+typedef struct FileMap { const uint8_t *p; size_t n_bytes; } FileMap;
+Err *os_map_file(const char *path, FileMap *out);            /* read-only, private */
+void os_unmap_file(FileMap *m);
+Err *os_read_file(const char *path, size_t max_bytes, Str *out);
+Err *os_write_file(const char *path, const void *p, size_t n_bytes);
+Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
+bool os_exists(const char *path);
+bool os_is_dir(const char *path);
+Err *os_make_dirs(const char *path);
+char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen */
+int64_t os_now_ns(void);                                     /* monotonic */
+int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */
+int os_n_cpus(void);                                         /* affinity and cgroup quota, at least 1 */
+size_t os_peak_rss_bytes(void);
+
+/* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
+typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;
+Err *os_pages_alloc(size_t n_bytes, Pages *out);
+void os_pages_free(Pages *p);
+size_t os_pages_huge_bytes(const Pages *p);                  /* how much of it huge pages back now */
+
+/* trace.c: LUMEN_TRACE / --trace. Stages are rows of trace.def. */
+typedef enum TraceStage {
+#define TRACE(name, meaning) TRACE_##name,
+#include "base/trace.def"
+#undef TRACE
+  TRACE_COUNT
+} TraceStage;
+Err *trace_open(const char *spec);                           /* "stage[,stage..][@kernel-glob][>file]"; "help" lists */
+bool trace_on(TraceStage s, const char *kernel);             /* kernel may be NULL */
+void trace_printf(TraceStage s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void trace_text(TraceStage s, const char *title, const char *text);
+void trace_help(FILE *out);
+#endif

@@ -1,0 +1,142 @@
+/* lang: the language of std/*.lum. Text in, checked declarations out. Knows nothing of any particular format, op or model.
+
+   One file holds declarations: format, table, fn, op, model. docs/language.md is the manual. The tree below is what lowering reads. */
+#ifndef LUMEN_LANG_H
+#define LUMEN_LANG_H
+#include "base/base.h"
+
+typedef struct Loc { const char *file; int line, col; } Loc;      /* 1-based; columns count code points */
+
+typedef enum ExprKind {
+  EX_INT,     /* ival */
+  EX_FLOAT,   /* fval */
+  EX_STR,     /* name */
+  EX_NAME,    /* name */
+  EX_FIELD,   /* arg[0] . name */
+  EX_INDEX,   /* arg[0] [ arg[1..] ] */
+  EX_CALL,    /* name ( arg[..] ): fn, op, format's own function, conversion f32 i32 i8, built-in */
+  EX_UNARY,   /* op arg[0]: NEG, NOT, INV */
+  EX_BINARY,  /* arg[0] op arg[1] */
+  EX_COND,    /* arg[0] ? arg[1] : arg[2] */
+  EX_REDUCE,  /* op (binder: arg[0]) */
+  EX_AS       /* arg[0] as [ arg[1..] ]: the same memory with other dimensions */
+} ExprKind;
+
+/* Operators, precedence, spelling: rows of operators.def, loosest first. Reductions likewise. */
+typedef enum ExprOp {
+  OP_NONE,
+#define INFIX(id, text, prec) OP_##id,
+#define PREFIX(id, text) OP_##id,
+#define REDUCTION(id, text, meaning) RED_##id,
+#include "lang/operators.def"
+#undef INFIX
+#undef PREFIX
+#undef REDUCTION
+  OP_COUNT
+} ExprOp;
+
+typedef struct Expr Expr;
+typedef struct Binder { const char *name; Expr *extent; Loc loc; } Binder; /* name runs over 0 <= name < extent; the checker fills an omitted extent */
+struct Expr {
+  ExprKind kind; ExprOp op; Loc loc;
+  const char *name;
+  int64_t ival; double fval;
+  Expr **arg; int n_args;
+  Binder *binder; int n_binders;
+};
+
+typedef struct TypeExpr { const char *elt; Expr **dim; int n_dims; Loc loc; } TypeExpr; /* elt: f32 i32 i8 f16 .., a format's name, or a capital letter standing for any format; n_dims 0: a scalar */
+typedef struct Param { const char *name; TypeExpr type; Loc loc; } Param;
+
+/* name[index..] = rhs for axis < extent, ..   index expressions use the axes; a scalar has none. */
+typedef struct Stmt {
+  const char *name; Loc loc;
+  Expr **index; int n_index;
+  Binder *axis; int n_axes;     /* every name free in index or rhs that is not a parameter, dimension or earlier statement; in order of first use in index; extents filled by the checker */
+  Expr *rhs;
+} Stmt;
+
+typedef struct FnDecl { const char *name; Loc loc; Param *param; int n_params; TypeExpr result; Stmt *let; int n_lets; Expr *value; } FnDecl;
+typedef struct TableDecl { const char *name; Loc loc; const char *elt; double *value; int n_values; } TableDecl;
+
+typedef struct Field { const char *name; const char *elt; int64_t count; int64_t offset; Loc loc; bool is_array; } Field; /* elt: u8 i8 u16 i16 u32 i32 f16 bf16 f32 or another scalar kind; offset in bytes */
+typedef struct FormatFn { const char *name; const char *arg; Expr *value; Loc loc; } FormatFn;    /* q(i) = ..; arg NULL: a plain name, as in `m = ..` */
+typedef struct FormatDecl {
+  const char *name; Loc loc;
+  int64_t gguf_id;              /* -1: none */
+  int64_t block;                /* elements in a block */
+  int64_t n_bytes;              /* of a block: the end of the last field, or what `bytes N` says */
+  Field *field; int n_fields;
+  FormatFn *fn; int n_fns;      /* x(i) is the element's value */
+  FormatFn *encode; int n_encodes; /* encode { field-name(index) = expression over x(i) }: how floats become the block; 0: none */
+} FormatDecl;
+
+typedef struct OpDecl {
+  const char *name; Loc loc;
+  Param *param; int n_params;
+  Param *result; int n_results;
+  const char *precision;        /* `for NAME`: used when --precision is NAME; NULL: always */
+  Expr *when;                   /* `when COND`: applies only where true (w.integer ..); NULL: always */
+  Stmt *stmt; int n_stmts;
+} OpDecl;
+
+typedef struct TensorDecl {
+  const char *name; TypeExpr type; Loc loc;
+  const char **source; int n_sources; /* tensor names to look for, in order; "{l}" is the layer number */
+  const char *row_name; Expr *row;    /* rows r -> expr: row r comes from row expr of the file; NULL: r */
+  Expr *otherwise;                    /* else NAME (another tensor) or a number (filled with it); NULL: the tensor must exist */
+} TensorDecl;
+typedef struct StateDecl { const char *name; TypeExpr type; Loc loc; } StateDecl;
+typedef struct HyperDecl { const char *name; Loc loc; Binder axis; Expr *value; } HyperDecl; /* axis.name NULL: a number; else an array of f32 */
+
+/* graph statements: results = call, or for v in layer { .. } */
+typedef struct GraphStmt GraphStmt;
+struct GraphStmt {
+  Loc loc;
+  Expr **target; int n_targets; /* EX_NAME or EX_FIELD (a state of the layer); n_targets 0: a loop */
+  Expr *rhs;
+  const char *var, *layer;      /* loop: for var in layer */
+  GraphStmt *body; int n_body;
+};
+typedef struct LayerDecl { const char *name, *var; Loc loc; Expr *count; TensorDecl *tensor; int n_tensors; StateDecl *state; int n_states; } LayerDecl;
+typedef struct ModelDecl {
+  const char *name; Loc loc;
+  const char **gguf_arch; int n_gguf_archs;   /* file gguf "llama", .. : values of general.architecture */
+  const char **hf_arch; int n_hf_archs;       /* file hf "LlamaForCausalLM", .. */
+  HyperDecl *hyper; int n_hypers;
+  TensorDecl *tensor; int n_tensors;
+  LayerDecl *layer; int n_layers;
+  Param *param; int n_params;                 /* of the graph */
+  GraphStmt *graph; int n_graph;
+  Expr *result;
+} ModelDecl;
+
+typedef struct Module {
+  FormatDecl **format; int n_formats;
+  TableDecl **table; int n_tables;
+  FnDecl **fn; int n_fns;
+  OpDecl **op; int n_ops;                     /* several may share a name: variants, in order of declaration, later files (--std) first */
+  ModelDecl **model; int n_models;
+  Arena *arena;
+} Module;
+
+/* A set of sources; later ones override declarations of the same kind and name (ops: same name, precision and when). */
+typedef struct Source { const char *file, *text; } Source;
+
+/* parse.c + check.c. On failure the Err's text holds every diagnostic of the run (at most 20), each: file:line:col: message, the source
+   line, a caret, and "did you mean NAME?" where a near name exists. Fails: ERR_SYNTAX. */
+Err *lang_load(Arena *a, const Source *src, int n_src, Module **out);
+const FormatDecl *lang_format(const Module *m, const char *name);   /* NULL if none */
+const FormatDecl *lang_format_gguf(const Module *m, int64_t id);
+const OpDecl *lang_op(const Module *m, const char *name, int nth);  /* nth variant of that name, NULL past the end */
+const FnDecl *lang_fn(const Module *m, const char *name);
+const TableDecl *lang_table(const Module *m, const char *name);
+const char *lang_nearest(const char *name, const char *const *names, int n); /* NULL when nothing is near */
+
+/* print.c: back to text (TRACE ast, lumen cc --emit ast); loading the print gives the same tree. */
+void lang_print_module(const Module *m, Str *out);
+void lang_print_expr(const Expr *e, Str *out);
+
+/* std.c: the texts embedded in the binary (made by the build from std/), then every *.lum of std_dir if not NULL. */
+Err *lang_std_load(Arena *a, const char *std_dir, Module **out);
+#endif

@@ -1,0 +1,32 @@
+/* The unit tests' harness: each program prints one line per case, "ok - name", "not ok - name: why" or "skip - name: why", and
+   tools/runtests adds them up. A program that dies counts as one failure. */
+#ifndef LUMEN_TEST_H
+#define LUMEN_TEST_H
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/base.h"
+
+static int test_n_failed;
+static const char *test_name = "";
+static bool test_failed_here;
+__attribute__((format(printf, 3, 4), unused)) static void test_fail(const char *file, int line, const char *fmt, ...) {
+  char why[2000];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(why, sizeof why, fmt, ap);
+  va_end(ap);
+  for (char *c = why; *c; c++) if (*c == '\n') *c = ' ';
+  if (!test_failed_here) printf("not ok - %s: %s:%d: %s\n", test_name, file, line, why);
+  test_failed_here = true;
+  test_n_failed++;
+}
+#define EXPECT(cond, ...) do { if (!(cond)) test_fail(__FILE__, __LINE__, #cond " " __VA_ARGS__); } while (0)
+#define EXPECT_OK(err) do { Err *e_ = (err); if (e_) { test_fail(__FILE__, __LINE__, "%s", err_text(e_)); err_free(e_); } } while (0)
+__attribute__((unused)) static void test_begin(const char *name) { test_name = name; test_failed_here = false; }
+__attribute__((unused)) static void test_end(void) { if (!test_failed_here) printf("ok - %s\n", test_name); fflush(stdout); }
+#define TEST(name) for (int once_ = (test_begin(name), 1); once_; once_ = 0, test_end())
+#define TEST_SKIP(name, why) printf("skip - %s: %s\n", name, why)
+#define TEST_MAIN_END() return test_n_failed ? 1 : 0
+#endif
