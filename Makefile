@@ -1,7 +1,7 @@
 # Targets: all (build/lumen), test, test-all, lint, clean. `make V=1` prints commands.
 CC      ?= gcc
 OPT     ?= -O2 -g
-WARN    := -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Werror
+WARN    := -Wall -Wextra -Wno-format-zero-length -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Werror
 BUILD   ?= build
 CFLAGS  := -std=c17 -D_GNU_SOURCE $(OPT) $(WARN) -Isrc -I$(BUILD) $(EXTRA)
 LIBDIR  := /usr/lib/$(shell $(CC) -dumpmachine)

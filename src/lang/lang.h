@@ -1,4 +1,4 @@
-/* lang: the language of std/*.lum. Text in, checked declarations out. Knows nothing of any particular format, op or model.
+/* lang: the language of the texts under std. Text in, checked declarations out. Knows nothing of any particular format, op or model.
 
    One file holds declarations: format, table, fn, op, model. docs/language.md is the manual. The tree below is what lowering reads. */
 #ifndef LUMEN_LANG_H
