@@ -175,7 +175,8 @@ static Err *kv_wrong(const Weights *w, const FileKv *kv, const char *expected) {
 static Err *kv_get(const Weights *w, const char *key, const char *classes, bool array, const char *expected, const FileKv **out) {
   const FileKv *kv = file_kv_find(w, key);
   if (!kv) return err_new(ERR_NOT_FOUND, "%s: metadata '%s': missing, expected %s", w->path, key, expected);
-  if ((kv->is_array && !array) || !strchr(classes, file_types[kv->type].class)) return kv_wrong(w, kv, expected);
+  bool empty = array && kv->is_array && kv->n == 0; /* of any type */
+  if ((kv->is_array && !array) || (!empty && !strchr(classes, file_types[kv->type].class))) return kv_wrong(w, kv, expected);
   *out = kv;
   return NULL;
 }
@@ -239,7 +240,7 @@ Err *file_kv_floats(Arena *a, const Weights *w, const char *key, float **out, si
   const FileKv *kv;
   TRY(kv_get(w, key, "ifu", true, "an array of floats", &kv));
   /* An array of narrow integers where floats belong is a broken writer; JSON's 1 is an I64 and a float as well. */
-  if (file_types[kv->type].class != 'f' && (kv->type != FILE_I64 || w->container[0] == 'G')) return kv_wrong(w, kv, "an array of floats");
+  if (kv->n && file_types[kv->type].class != 'f' && (kv->type != FILE_I64 || w->container[0] == 'G')) return kv_wrong(w, kv, "an array of floats");
   float *v = ARENA_ARRAY(a, float, kv->n);
   for (size_t i = 0; i < kv->n; i++) v[i] = (float)kv_float_at(kv, i);
   *out = v;
