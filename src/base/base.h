@@ -48,7 +48,7 @@ typedef enum ErrKind {
   ERR_IO = 1, ERR_FORMAT, ERR_LIMIT, ERR_MEMORY, ERR_USAGE, ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SYNTAX, ERR_SHAPE, ERR_NETWORK, ERR_CANCELLED
 } ErrKind;
 typedef struct Err Err;
-Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
 const char *err_text(const Err *e);
 ErrKind err_kind(const Err *e);

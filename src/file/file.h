@@ -18,7 +18,7 @@ typedef bool (*FileFormatFind)(void *ctx, const char *dtype, int64_t gguf_id, Fi
 typedef struct FileStr { const char *p; size_t n; } FileStr;        /* bytes, not NUL-terminated, any value */
 
 typedef enum FileType {       /* the numbers GGUF writes */
-#define FILE_TYPE(id, n, text, size) FILE_##id = n,
+#define FILE_TYPE(id, n, text, size, class) FILE_##id = n,
 #include "file/types.def"
 #undef FILE_TYPE
 } FileType;
