@@ -32,6 +32,13 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/liblumen.a
 unit: $(TESTS)
 test: all unit
 	$(Q)tools/runtests $(BUILD)
+# Everything again under the sanitizers and with another compiler, and the fuzz targets' corpora.
+test-all: test
+	$(Q)tools/setup all
+	$(Q)$(MAKE) BUILD=build/asan EXTRA='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' all unit
+	$(Q)tools/runtests build/asan
+	$(Q)$(MAKE) BUILD=build/clang CC=clang-22 all unit
+	$(Q)tools/runtests build/clang
 lint: unit
 	$(Q)tools/lint --build $(BUILD)
 clean:

@@ -139,7 +139,7 @@ static int granularity(const Dx *at, int block) {
 static void planes(PackLeaf *l) {
   static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
   int bits = 1;
-  while (l->hi - l->lo >> bits) bits++;
+  while ((l->hi - l->lo) >> bits) bits++;
   for (int i = 0, shift = 0; bits <= 8 && i < 2 && split[bits][i]; i++) {
     l->plane_bits[l->n_planes] = split[bits][i];
     l->plane_shift[l->n_planes++] = shift;

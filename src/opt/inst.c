@@ -39,13 +39,13 @@ Tp *tp_new(Arena *a, const Module *m, const char *precision) {
 
 int tp_sym(Tp *p, const char *name) {
   for (int i = 0; i < p->n_syms; i++) if (!strcmp(p->sym[i].name, name)) return i;
-  PUSH(p->arena, p->sym, p->n_syms, p->cap_syms, (TpSym){name, -1});
+  PUSH(p->arena, p->sym, p->n_syms, p->cap_syms, (TpSym){name});
   return p->n_syms - 1;
 }
 
 int tp_buf(Tp *p, TpBuf b) {
   b.alias = p->n_bufs;
-  b.slot = -1;
+  b.local = -1;
   PUSH(p->arena, p->buf, p->n_bufs, p->cap_bufs, b);
   return p->n_bufs - 1;
 }
@@ -195,6 +195,20 @@ static Dx eval_field(Scope *s, const Expr *e) {
   return fail(s, err_new(ERR_NOT_FOUND, "op %s: a weight has no attribute '%s'", s->op, e->name));
 }
 
+static bool has_zero_factor(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_FLT) return n->fval == 0.0f;
+  return n->kind == DX_OP && n->op == DXO_MUL && (has_zero_factor(d, n->arg[0]) || has_zero_factor(d, n->arg[1]));
+}
+
+/* A chain's product with a factor that is the constant 0 is no term of it: a format without offsets costs nothing for them. */
+static Dx drop_zero_terms(Dag *d, Dx x) {
+  const DxNode n = d->node[x];
+  if (n.kind != DX_OP || n.op != DXO_ADD) return x;
+  Dx a = drop_zero_terms(d, n.arg[0]), b = drop_zero_terms(d, n.arg[1]);
+  return has_zero_factor(d, b) ? a : has_zero_factor(d, a) ? b : dx_op2(d, DXO_ADD, a, b);
+}
+
 static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   if (i == e->n_binders) return eval(s, e->arg[0]);
   Dag *d = s->p->dag;
@@ -209,6 +223,7 @@ static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   s->n = mark;
   DxType t = (DxType)d->node[body].type;
   if (e->op == RED_SUM || e->op == RED_CHAIN) body = dx_to_f32(d, body), t = DT_F32;
+  if (e->op == RED_CHAIN) body = drop_zero_terms(d, body);
   return dx_node(d, (DxNode){.kind = DX_RED, .op = (uint8_t)e->op, .type = (uint8_t)t, .n_args = 2, .arg = {extent, body}, .ival = axis});
 }
 

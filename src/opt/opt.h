@@ -94,9 +94,8 @@ typedef struct TpBuf {
   FormatForm *fmt;          /* weights */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
-  int slot;                 /* argument slot; -1: local to a region */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
-  int64_t local_off;        /* local: byte offset in the thread's scratch */
+  int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
 } TpBuf;
 
@@ -107,7 +106,7 @@ typedef struct TpStmt {
   const char *text;         /* for traces */
 } TpStmt;
 
-typedef struct TpSym { const char *name; int slot; } TpSym;   /* a dimension known at run time */
+typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
 
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
@@ -134,21 +133,22 @@ int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);
 /* ---- region.c -------------------------------------------------------------------------------------------------------- */
 typedef struct TpRegion {
   int *stmt; int n_stmts;
-  bool contraction;         /* lanes run over rows of packed weights, rows of activations are tiled */
-  int n_par; Dx par[DX_BINDER]; int64_t par_max[DX_BINDER]; /* parallel axes: the statements' axes 0 .. n_par-1; par_max -1: symbol */
-  int64_t scratch_bytes;    /* thread-local, per item */
+  bool contraction;         /* lanes run over rows of packed weights (axis 1), rows of activations (axis 0) are tiled */
+  int n_par;                /* parallel axes: the statements' axes 0 .. n_par-1; a contraction: tiles of axis 1 */
+  Dx par[DX_BINDER];        /* their extents; one that depends on data is replaced by its largest value and tested per item */
+  int *arg; int n_args;     /* argument table of the function: buffer (alias root), or ~symbol */
   int phase;                /* regions of one phase do not depend on each other */
-  const char *name;         /* for traces: targets of its statements */
-  uint64_t key;             /* equal keys: the same machine code serves */
+  char *name;               /* for traces: targets of its statements */
+  uint64_t key;             /* equal keys: the same function */
 } TpRegion;
-typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_slots; } TpPlan;
-/* Merges equal statements, inlines cheap ones, forms regions, localizes temporaries, numbers argument slots. */
+typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;
+/* Merges equal statements, inlines cheap ones, drops unused ones, forms regions, localizes temporaries. */
 Err *tp_plan(Tp *p, TpPlan **out);
 void tp_plan_print(const TpPlan *p, Str *out);
 
 /* ---- lower.c, emit.c ------------------------------------------------------------------------------------------------- */
-/* Kernel signature: void k(void **args, int64_t item_begin, int64_t item_end, void *scratch). args[slot]: buffers' addresses and
-   symbols' values. Items enumerate the parallel axes, last fastest. */
+/* Kernel signature: void k(void **args, int64_t item_begin, int64_t item_end, void *scratch). args[i]: what TpRegion.arg[i] names, a
+   buffer's address or a symbol's value. Items enumerate the parallel axes, last fastest. */
 typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
