@@ -15,7 +15,7 @@ static FILE *out;
 
 Err *trace_open(const char *spec) {
   char *copy = strdup(spec), *rest = copy;
-  CHECK(copy);
+  CHECK(copy, "out of memory for a trace spec");
   char *file = strchr(copy, '>'), *glob = NULL;
   if (file) *file++ = 0;
   if ((glob = strchr(copy, '@'))) *glob++ = 0;

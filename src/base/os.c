@@ -1,0 +1,287 @@
+/* What the operating system gives: files, page memory, time, CPUs. Paths and sizes in, bytes or an Err out.
+   Nothing here keeps state. Linux only: /proc and cgroup texts are read where a call has no other source, and their absence is never an error. */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/base.h"
+
+static const size_t HUGE_BYTES = (size_t)2 << 20;
+enum { PROC_TEXT_MAX = 1 << 16 };
+
+/* ---- files ---- */
+
+static Err *io_err(const char *path, const char *what) {
+  int code = errno;
+  return err_new(code == ENOENT || code == ENOTDIR ? ERR_NOT_FOUND : ERR_IO, "%s: %s: %s", path, what, strerror(code));
+}
+
+Err *os_map_file(const char *path, FileMap *out) {
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return io_err(path, "cannot be opened");
+  struct stat st;
+  Err *e = NULL;
+  FileMap m = {0};
+  if (fstat(fd, &st)) e = io_err(path, "cannot be examined");
+  else if (!S_ISREG(st.st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
+  else if (st.st_size > 0) {
+    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED) e = io_err(path, "cannot be mapped");
+    else m = (FileMap){p, (size_t)st.st_size};
+  }
+  close(fd);
+  if (!e) *out = m;
+  return e;
+}
+
+void os_unmap_file(FileMap *m) {
+  if (m->p) munmap((void *)(uintptr_t)m->p, m->n_bytes);
+  *m = (FileMap){0};
+}
+
+Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
+  char chunk[16384];
+  size_t got, total = 0;
+  Str text = {0};
+  while ((got = fread(chunk, 1, sizeof chunk, f)) > 0) {
+    total += got;
+    if (total > max_bytes) {
+      str_free(&text);
+      return err_new(ERR_LIMIT, "more than %zu bytes", max_bytes);
+    }
+    str_add_n(&text, chunk, got);
+  }
+  if (ferror(f)) {
+    str_free(&text);
+    return err_new(ERR_IO, "cannot be read: %s", strerror(errno));
+  }
+  str_add_n(out, text.n ? text.p : "", text.n);
+  str_free(&text);
+  return NULL;
+}
+
+Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
+  FILE *f = fopen(path, "rbe");
+  if (!f) return io_err(path, "cannot be opened");
+  Err *e = os_read_all(f, max_bytes, out);
+  fclose(f);
+  return err_wrap(e, "%s", path);
+}
+
+/* Through a neighbour and a rename: a reader sees the old bytes or the new ones, never half. */
+Err *os_write_file(const char *path, const void *p, size_t n_bytes) {
+  Str tmp = {0};
+  str_addf(&tmp, "%s.XXXXXX", path);
+  int fd = mkostemp(tmp.p, O_CLOEXEC);
+  Err *e = fd < 0 ? io_err(path, "cannot be written") : NULL;
+  for (size_t at = 0; !e && at < n_bytes;) {
+    ssize_t n = write(fd, (const char *)p + at, n_bytes - at);
+    if (n < 0 && errno != EINTR) e = io_err(path, "cannot be written");
+    if (n > 0) at += (size_t)n;
+  }
+  if (fd >= 0) {
+    mode_t mask = umask(0);
+    umask(mask);
+    if (!e && fchmod(fd, 0666 & ~mask)) e = io_err(path, "cannot be given its mode");
+    if (close(fd) && !e) e = io_err(path, "cannot be written");
+    if (!e && rename(tmp.p, path)) e = io_err(path, "cannot be written");
+    if (e) unlink(tmp.p);
+  }
+  str_free(&tmp);
+  return e;
+}
+
+bool os_exists(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0;
+}
+
+bool os_is_dir(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+Err *os_make_dirs(const char *path) {
+  char *copy = strdup(path);
+  CHECK(copy, "out of memory for a path");
+  Err *e = NULL;
+  for (char *c = copy; !e && *c; c++) {
+    if (c[1] && c[1] != '/') continue; /* cut only at the end of a component */
+    char kept = c[1];
+    c[1] = 0;
+    if (mkdir(copy, 0777) && errno != EEXIST && !os_is_dir(copy)) e = io_err(copy, "cannot be made as a directory");
+    c[1] = kept;
+  }
+  free(copy);
+  if (!e && !os_is_dir(path)) e = err_new(ERR_IO, "%s: exists and is no directory", path);
+  return e;
+}
+
+char *os_cache_dir(Arena *a) {
+  const char *own = getenv("LUMEN_HOME"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (own && own[0]) return arena_dup(a, own);
+  if (xdg && xdg[0] == '/') return arena_printf(a, "%s/lumen", xdg); /* a relative one is to be ignored, says the XDG specification */
+  return arena_printf(a, "%s/.cache/lumen", home && home[0] ? home : ".");
+}
+
+/* ---- time ---- */
+
+static int64_t clock_ns(clockid_t id) {
+  struct timespec t;
+  CHECK(clock_gettime(id, &t) == 0, "no such clock");
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t os_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
+
+/* Good to one clock tick (10 ms), rounded down. Without /proc: now. */
+int64_t os_process_start_ns(void) {
+  int64_t now = os_now_ns(), boot = clock_ns(CLOCK_BOOTTIME), start = now;
+  Str s = {0};
+  Err *e = os_read_file("/proc/self/stat", PROC_TEXT_MAX, &s);
+  const char *p = e ? NULL : strrchr(s.p, ')'); /* the second field, the command's name, may hold spaces and parentheses */
+  for (int field = 2; p && field < 22; field++) p = strchr(p + 1, ' ');
+  long hz = sysconf(_SC_CLK_TCK);
+  if (p && hz > 0) {
+    unsigned long long ticks = strtoull(p + 1, NULL, 10);
+    int64_t at = (int64_t)(ticks / (unsigned long long)hz) * 1000000000 + (int64_t)(ticks % (unsigned long long)hz) * (1000000000 / hz);
+    if (at <= boot) start = at - (boot - now); /* ticks count from boot, sleep included */
+  }
+  err_free(e);
+  str_free(&s);
+  return start;
+}
+
+/* ---- CPUs ---- */
+
+static int affinity_count(void) {
+  for (int n = 1024; n <= 1 << 16; n *= 2) {
+    cpu_set_t *set = CPU_ALLOC(n);
+    CHECK(set, "out of memory for a CPU set");
+    size_t size = CPU_ALLOC_SIZE(n);
+    CPU_ZERO_S(size, set);
+    int rc = sched_getaffinity(0, size, set), found = rc ? 0 : CPU_COUNT_S(size, set), code = errno;
+    CPU_FREE(set);
+    if (!rc) return MAX(found, 1);
+    if (code != EINVAL) break; /* EINVAL: the kernel's mask is longer */
+  }
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (int)n : 1;
+}
+
+/* The quota a cgroup folder sets, in whole CPUs rounded up; 0: none, or no such folder. */
+static int quota_at(const char *root, const char *group, size_t n_group, bool v2) {
+  Str path = {0}, text = {0};
+  long long quota = -1, period = 0;
+  str_addf(&path, "%s%.*s/%s", root, (int)n_group, group, v2 ? "cpu.max" : "cpu.cfs_quota_us");
+  Err *e = os_read_file(path.p, 256, &text);
+  if (!e && v2) {
+    if (sscanf(text.p, "%lld %lld", &quota, &period) != 2) quota = -1; /* "max 100000": no quota */
+  } else if (!e) {
+    quota = atoll(text.p);
+    str_clear(&path);
+    str_clear(&text);
+    str_addf(&path, "%s%.*s/cpu.cfs_period_us", root, (int)n_group, group);
+    e = os_read_file(path.p, 256, &text);
+    if (!e) period = atoll(text.p);
+  }
+  err_free(e);
+  str_free(&path);
+  str_free(&text);
+  if (quota <= 0 || period <= 0) return 0;
+  long long n = quota / period + (quota % period != 0);
+  return (int)MIN(n, 1LL << 16);
+}
+
+/* The smallest quota from the group up to the root: every level binds. */
+static int quota_along(const char *root, const char *group, bool v2) {
+  int best = 0;
+  for (size_t n = strlen(group);; n--) {
+    if (n == 0 || group[n] == '/' || group[n] == 0) {
+      int q = quota_at(root, group, n, v2);
+      if (q && (!best || q < best)) best = q;
+    }
+    if (n == 0) return best;
+  }
+}
+
+static int cgroup_count(void) {
+  Str s = {0};
+  int best = 0;
+  Err *e = os_read_file("/proc/self/cgroup", PROC_TEXT_MAX, &s);
+  char *rest = e ? NULL : s.p;
+  for (char *line; rest && (line = strsep(&rest, "\n"));) {
+    char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+    if (!group) continue;
+    *group++ = 0;
+    names++;
+    if (!strcmp(group, "/")) group = "";
+    bool v2 = !names[0];
+    if (!v2 && strcmp(names, "cpu") && strncmp(names, "cpu,", 4) && !strstr(names, ",cpu,") &&
+        (strlen(names) < 4 || strcmp(names + strlen(names) - 4, ",cpu")))
+      continue;
+    int q = quota_along(v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu", group, v2);
+    if (q && (!best || q < best)) best = q;
+  }
+  err_free(e);
+  str_free(&s);
+  return best;
+}
+
+int os_n_cpus(void) {
+  int n = affinity_count(), quota = cgroup_count();
+  return MAX(quota ? MIN(n, quota) : n, 1);
+}
+
+/* ---- memory ---- */
+
+size_t os_peak_rss_bytes(void) {
+  struct rusage u;
+  return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
+}
+
+Err *os_pages_alloc(size_t n_bytes, Pages *out) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  if (n_bytes > SIZE_MAX / 2) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, more than an address space holds", n_bytes);
+  bool large = n_bytes >= HUGE_BYTES;
+  size_t want = ROUND_UP(MAX(n_bytes, (size_t)1), page), slack = large ? HUGE_BYTES : 0;
+  uint8_t *p = mmap(NULL, want + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, the system refuses: %s", n_bytes, strerror(errno));
+  if (large) { /* keep the aligned middle */
+    size_t head = (HUGE_BYTES - (uintptr_t)p % HUGE_BYTES) % HUGE_BYTES;
+    if (head) munmap(p, head);
+    if (slack - head) munmap(p + head + want, slack - head);
+    p += head;
+    (void)madvise(p, want, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
+  }
+  *out = (Pages){p, want};
+  return NULL;
+}
+
+void os_pages_free(Pages *p) {
+  if (p->p) munmap(p->p, p->n_bytes);
+  *p = (Pages){0};
+}
+
+/* Adds AnonHugePages of every mapping that overlaps; a mapping the kernel merged with a neighbour counts up to our size. */
+size_t os_pages_huge_bytes(const Pages *p) {
+  FILE *f = p->p ? fopen("/proc/self/smaps", "re") : NULL;
+  if (!f) return 0;
+  char line[512];
+  size_t total = 0;
+  uintptr_t lo = (uintptr_t)p->p, hi = lo + p->n_bytes;
+  bool inside = false;
+  while (fgets(line, sizeof line, f)) {
+    unsigned long long from, to, kib;
+    if (sscanf(line, "%llx-%llx ", &from, &to) == 2) inside = from < hi && to > lo;
+    else if (inside && sscanf(line, "AnonHugePages: %llu kB", &kib) == 1) total += (size_t)kib * 1024;
+  }
+  fclose(f);
+  return MIN(total, p->n_bytes);
+}
