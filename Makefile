@@ -23,8 +23,8 @@ $(BUILD)/%.o: %.c
 	$(Q)mkdir -p $(@D); $(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/std_embed.o: $(BUILD)/std_embed.c
 	$(Q)$(CC) $(CFLAGS) -Wno-overlength-strings -c -o $@ $<
-# Every std text as a string table: what lang_std_load reads.
-$(BUILD)/std_embed.c: tools/embed $(shell find std -name '*.lum' 2>/dev/null)
+# Every std text as a string table: what lang_std_load reads; and the registry of models, which src/file reads.
+$(BUILD)/std_embed.c: tools/embed std/registry.json $(shell find std -name '*.lum' 2>/dev/null)
 	$(Q)mkdir -p $(@D); sh tools/embed std > $@.tmp && mv $@.tmp $@
 $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/liblumen.a
 	$(Q)mkdir -p $(@D); $(CC) $(CFLAGS) -MMD -MP -Itests/unit -o $@ $< $(BUILD)/liblumen.a $(LIBS)
@@ -32,6 +32,13 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/liblumen.a
 unit: $(TESTS)
 test: all unit
 	$(Q)tools/runtests $(BUILD)
+# Everything again under the sanitizers and with another compiler, and the fuzz targets' corpora.
+test-all: test
+	$(Q)tools/setup all
+	$(Q)$(MAKE) BUILD=build/asan EXTRA='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' all unit
+	$(Q)tools/runtests build/asan
+	$(Q)$(MAKE) BUILD=build/clang CC=clang-22 all unit
+	$(Q)tools/runtests build/clang
 lint: unit
 	$(Q)tools/lint --build $(BUILD)
 clean:
