@@ -23,8 +23,8 @@ $(BUILD)/%.o: %.c
 	$(Q)mkdir -p $(@D); $(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(BUILD)/std_embed.o: $(BUILD)/std_embed.c
 	$(Q)$(CC) $(CFLAGS) -Wno-overlength-strings -c -o $@ $<
-# Every std text as a string table: what lang_std_load reads.
-$(BUILD)/std_embed.c: tools/embed $(shell find std -name '*.lum' 2>/dev/null)
+# Every std text as a string table: what lang_std_load reads; and the registry of models, which src/file reads.
+$(BUILD)/std_embed.c: tools/embed std/registry.json $(shell find std -name '*.lum' 2>/dev/null)
 	$(Q)mkdir -p $(@D); sh tools/embed std > $@.tmp && mv $@.tmp $@
 $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/liblumen.a
 	$(Q)mkdir -p $(@D); $(CC) $(CFLAGS) -MMD -MP -Itests/unit -o $@ $< $(BUILD)/liblumen.a $(LIBS)

@@ -15,5 +15,4 @@ const char *file_name_fault(const uint8_t *p, size_t n);
 /* Elements and bytes of a tensor from its dims; f NULL or unknown: only the elements. Fails: ERR_FORMAT, naming the dim. */
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f);
 Err *file_tensors_overlap(Arena *a, const Weights *w, int first); /* among the tensors from first on, all of one file */
-void file_json_quote(const void *p, size_t n, Str *out);          /* as a JSON string; bytes that are no UTF-8 become U+FFFD */
 #endif

@@ -174,7 +174,7 @@ static Err *read_tensors(Reader *r, Weights *w, const json_t *header) {
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
   json_object_foreach((json_t *)(uintptr_t)header, name, v) {
     if (!strcmp(name, "__metadata__")) {
-      TRY(err_wrap(add_json(r->a, w, name, v), "__metadata__"));
+      if (w->n_files == 1) TRY(err_wrap(add_json(r->a, w, name, v), "__metadata__")); /* of the first part: the others repeat it */
       continue;
     }
     const char *fault = file_name_fault((const uint8_t *)name, strlen(name));

@@ -256,7 +256,7 @@ Err *file_kv_strs(const Weights *w, const char *key, const FileStr **out, size_t
   return NULL;
 }
 
-void file_json_quote(const void *bytes, size_t n, Str *out) {
+void file_quote(const void *bytes, size_t n, Str *out) {
   const uint8_t *p = bytes;
   str_add_c(out, '"');
   for (size_t at = 0; at < n;) {
@@ -275,7 +275,7 @@ void file_json_quote(const void *bytes, size_t n, Str *out) {
 static void print_at(const FileKv *kv, size_t i, Str *out) {
   char class = file_types[kv->type].class;
   int64_t v;
-  if (class == 's') file_json_quote(kv->str[i].p, kv->str[i].n, out);
+  if (class == 's') file_quote(kv->str[i].p, kv->str[i].n, out);
   else if (class == 'f') {
     double d = kv_float_at(kv, i);
     if (d != d || d - d != 0) str_addf(out, "\"%f\"", d); /* JSON has no word for these */
