@@ -12,6 +12,8 @@ static bool name_taken(Check *c, const char *name, Loc at) {
 }
 
 /* ---- formats ---- */
+static bool is_sane(const Field *d) { return d->count >= 1 && d->count <= MAX_BLOCK_BYTES && d->offset <= MAX_BLOCK_BYTES; }
+
 static void check_field(Check *c, const FormatDecl *f, int i) {
   const Field *d = &f->field[i];
   int64_t size = lang_scalar(d->elt)->n_bytes;
@@ -19,7 +21,7 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
     lang_diag(c->x, d->loc, "field %s has %lld elements: at least 1, at most %d", d->name, (long long)d->count, MAX_BLOCK_BYTES);
     return;
   }
-  if (d->offset < 0 || d->offset > MAX_BLOCK_BYTES) {
+  if (d->offset > MAX_BLOCK_BYTES) {
     lang_diag(c->x, d->loc, "field %s is at byte %lld: at most %d", d->name, (long long)d->offset, MAX_BLOCK_BYTES);
     return;
   }
@@ -27,8 +29,9 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
   if (f->n_bytes && end > f->n_bytes) lang_diag(c->x, d->loc, "field %s ends at byte %lld, after the block's %lld bytes", d->name, (long long)end, (long long)f->n_bytes);
   for (int j = 0; j < i; j++) {
     const Field *o = &f->field[j];
+    if (!is_sane(o)) continue;
     int64_t o_end = o->offset + lang_scalar(o->elt)->n_bytes * o->count;
-    if (o->count > 0 && d->offset < o_end && o->offset < end) {
+    if (d->offset < o_end && o->offset < end) {
       lang_diag(c->x, d->loc, "field %s (bytes %lld to %lld) overlaps field %s (bytes %lld to %lld)", d->name, (long long)d->offset, (long long)end - 1, o->name,
                 (long long)o->offset, (long long)o_end - 1);
       return;
@@ -38,7 +41,7 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
 
 static void check_layout(Check *c, FormatDecl *f) {
   if (f->block < 1 || f->block > MAX_BLOCK) lang_diag(c->x, f->loc, f->block ? "format %s: block %lld, expected 1 to 65536" : "format %s says no block: write block and the number of elements", f->name, (long long)f->block);
-  if (f->n_bytes < 0 || f->n_bytes > MAX_BLOCK_BYTES) lang_diag(c->x, f->loc, "format %s: bytes %lld, at most %d", f->name, (long long)f->n_bytes, MAX_BLOCK_BYTES);
+  if (f->n_bytes > MAX_BLOCK_BYTES) lang_diag(c->x, f->loc, "format %s: bytes %lld, at most %d", f->name, (long long)f->n_bytes, MAX_BLOCK_BYTES);
   if (!f->n_fields) lang_diag(c->x, f->loc, "format %s has no fields", f->name);
   int64_t end = 0;
   for (int i = 0; i < f->n_fields; i++) {
@@ -48,7 +51,7 @@ static void check_layout(Check *c, FormatDecl *f) {
     v.dim = ARENA_ARRAY(c->x->arena, Expr *, 1);
     v.dim[0] = lang_int(c, d->count, d->loc);
     lang_declare(c, v);
-    if (d->count <= MAX_BLOCK_BYTES && d->offset <= MAX_BLOCK_BYTES) end = MAX(end, d->offset + lang_scalar(d->elt)->n_bytes * d->count);
+    if (is_sane(d)) end = MAX(end, d->offset + lang_scalar(d->elt)->n_bytes * d->count);
   }
   if (!f->n_bytes) f->n_bytes = end;
 }
@@ -285,6 +288,7 @@ static void check_axes(Check *c, const OpDecl *o, Stmt *s) {
   }
   s->axis = axis;
   s->n_axes = n;
+  if (n > LANG_MAX_DIMS) lang_diag(c->x, s->loc, "%s has more than %d indices", s->name, LANG_MAX_DIMS);
 }
 
 /* A statement that is no result is a new tensor: its indices are its axes, one each. */

@@ -1,6 +1,6 @@
 /* Models: hyperparameters, tensors, states and the graph. Names exist; every call of an op gets the number, ranks, element types and
-   dimensions it asks for. Dimensions are compared by value: both sides are evaluated with a fixed large number for every name that
-   a file gives, so H*D and D*H are equal and H*D and E are not. */
+   dimensions it asks for. Dimensions are compared by value: both sides are evaluated modulo a prime, with a fixed number for every name
+   that a file gives, so H*D and D*H are equal, E/H*H and E too, and H*D and E are not. */
 #include <string.h>
 #include "lang/priv.h"
 
@@ -14,6 +14,7 @@ typedef struct Graph {
 } Graph;
 typedef struct Bind { const char *name; Expr *dim; } Bind;
 enum { MAX_BINDS = 64 };
+#define PRIME UINT64_C(2147483647)
 
 static const char *kind_text(GKind k) {
   static const char *const text[] = {"parameter of the graph", "tensor", "hyperparameter", "value", "layer"};
@@ -21,12 +22,10 @@ static const char *kind_text(GKind k) {
 }
 
 /* ---- dimensions ---- */
-static uint64_t eval_dim(const ModelDecl *m, const Expr *e, int depth);
-
 static uint64_t eval_opaque(const Expr *e) {
   Str s = {0};
   lang_print_expr(e, &s);
-  uint64_t v = 1009 + hash_bytes(s.p, s.n, 7) % 100000;
+  uint64_t v = 1009 + hash_bytes(s.p, s.n, 7) % (PRIME - 1009);
   str_free(&s);
   return v;
 }
@@ -37,34 +36,33 @@ static bool has_call(const Expr *e) {
   return false;
 }
 
+static uint64_t power(uint64_t a, uint64_t n) {
+  uint64_t r = 1;
+  for (; n; n >>= 1, a = a * a % PRIME) if (n & 1) r = r * a % PRIME;
+  return r;
+}
+
+/* Division is taken to be exact, as it is in files that load: E / H * H is E. */
 static uint64_t eval_binary(ExprOp op, uint64_t a, uint64_t b) {
   switch (op) {
-    case OP_ADD: return a + b;
-    case OP_SUB: return a - b;
-    case OP_MUL: return a * b;
-    case OP_DIV: return b ? a / b : 0;
-    case OP_MOD: return b ? a % b : 0;
-    case OP_LT: return a < b;
-    case OP_GT: return a > b;
-    case OP_LE: return a <= b;
-    case OP_GE: return a >= b;
-    case OP_EQ: return a == b;
-    case OP_NE: return a != b;
-    default: return hash_bytes(&a, sizeof a, b + (uint64_t)op);
+    case OP_ADD: return (a + b) % PRIME;
+    case OP_SUB: return (a + PRIME - b) % PRIME;
+    case OP_MUL: return a * b % PRIME;
+    case OP_DIV: return a * power(b, PRIME - 2) % PRIME;
+    default: return hash_bytes(&a, sizeof a, b * OP_COUNT + (uint64_t)op) % PRIME;
   }
 }
 
 static uint64_t eval_dim(const ModelDecl *m, const Expr *e, int depth) {
   if (depth > 2 * LANG_MAX_DEPTH) return 0;
-  if (e->kind == EX_INT) return (uint64_t)e->ival;
+  if (e->kind == EX_INT) return (uint64_t)e->ival % PRIME;
   if (e->kind == EX_NAME) {
     for (int i = 0; i < m->n_hypers; i++)
       if (!m->hyper[i].axis.name && !strcmp(m->hyper[i].name, e->name) && !has_call(m->hyper[i].value) && !lang_uses_name(m->hyper[i].value, "context"))
         return eval_dim(m, m->hyper[i].value, depth + 1);
   }
   if (e->kind == EX_BINARY) return eval_binary(e->op, eval_dim(m, e->arg[0], depth + 1), eval_dim(m, e->arg[1], depth + 1));
-  if (e->kind == EX_UNARY && e->op == OP_NEG) return 0 - eval_dim(m, e->arg[0], depth + 1);
-  if (e->kind == EX_COND) return eval_dim(m, e->arg[0], depth + 1) ? eval_dim(m, e->arg[1], depth + 1) : eval_dim(m, e->arg[2], depth + 1);
+  if (e->kind == EX_UNARY && e->op == OP_NEG) return PRIME - eval_dim(m, e->arg[0], depth + 1);
   return eval_opaque(e);
 }
 
@@ -366,9 +364,9 @@ static bool check_as(Graph *g, const Expr *e, GType *out) {
   uint64_t before = 1, after = 1;
   for (int i = 0; i < t.n_dims; i++) {
     if (!t.dim[i]) return true;
-    before *= eval_dim(g->m, t.dim[i], 0);
+    before = before * eval_dim(g->m, t.dim[i], 0) % PRIME;
   }
-  for (int i = 0; i < out->n_dims; i++) after *= eval_dim(g->m, out->dim[i], 0);
+  for (int i = 0; i < out->n_dims; i++) after = after * eval_dim(g->m, out->dim[i], 0) % PRIME;
   if (before == after) return true;
   const char *from = "", *sep = "";
   for (int i = 0; i < t.n_dims; i++, sep = ", ") from = arena_printf(g->c->x->arena, "%s%s%s", from, sep, dim_text(g->c, t.dim[i]));

@@ -12,6 +12,7 @@ typedef struct Parser {
   int at;
   int item;            /* where the current statement or declaration began */
   int depth;
+  int n_items;         /* so far in this declaration */
   bool panic;
 } Parser;
 
@@ -89,6 +90,11 @@ static bool enter(Parser *p) {
 }
 static void leave(Parser *p) { p->depth--; }
 
+/* Keeps whoever compares all pairs of a declaration's parts quick. */
+static void count_item(Parser *p) {
+  if (++p->n_items > LANG_MAX_ITEMS) fail_at(p, here(p), "this declaration is too long: at most 20000 statements, parameters and arguments");
+}
+
 /* ---- expressions ---- */
 static Expr *parse_expr(Parser *p);
 static Expr *parse_binary(Parser *p, int min_prec);
@@ -127,7 +133,11 @@ static Expr **parse_list(Parser *p, Expr *first, const char *close, int *n_out) 
   int n = 0, cap = 0;
   if (first) PUSH(p->x->arena, arg, n, cap, first);
   if (first || !at_sym(p, close)) {
-    do PUSH(p->x->arena, arg, n, cap, parse_expr(p)); while (accept(p, ","));
+    do {
+      count_item(p);
+      if (close[0] == ']' && n - (first != NULL) == LANG_MAX_DIMS) fail_at(p, here(p), "at most 16 dimensions");
+      PUSH(p->x->arena, arg, n, cap, parse_expr(p));
+    } while (accept(p, ","));
   }
   if (!accept(p, close)) fail(p, close[0] == ')' ? ", or )" : ", or ]");
   *n_out = n;
@@ -136,6 +146,7 @@ static Expr **parse_list(Parser *p, Expr *first, const char *close, int *n_out) 
 
 static Binder parse_binder(Parser *p) {
   Binder b = {.loc = here(p)};
+  count_item(p);
   b.name = expect_name(p, "the name of an index");
   if (!accept(p, "<")) return b;
   if (enter(p)) b.extent = parse_binary(p, lang_op_prec(OP_BOR));
@@ -309,11 +320,12 @@ static bool block_next(Parser *p) {
   if (p->panic) resync(p);
   p->item = p->at;
   if (accept(p, "}")) return false;
+  count_item(p);
   if (peek(p)->kind == TOK_EOF || (at_decl(p) && peek(p)->col == 1)) {
     fail(p, "} at the end of this block");
     return false;
   }
-  return true;
+  return !p->panic;
 }
 
 /* ---- declarations ---- */
@@ -326,6 +338,7 @@ static TypeExpr parse_type(Parser *p) {
 
 static Param parse_param(Parser *p, const char *what) {
   Param r = {.loc = here(p)};
+  count_item(p);
   r.name = expect_name(p, what);
   expect(p, ":");
   r.type = parse_type(p);
@@ -597,6 +610,7 @@ static LayerDecl parse_layer(Parser *p) {
 }
 
 static Expr *parse_target(Parser *p) {
+  count_item(p);
   Expr *e = named(p, EX_NAME, here(p), expect_name(p, "a statement"));
   Loc at = here(p);
   if (!accept(p, ".")) return e;
@@ -685,9 +699,13 @@ void lang_parse(LangCtx *x, const Source *src, Unit *u) {
   Tok *tok;
   lang_lex(x, src, &tok);
   Parser p = {.x = x, .file = src->file, .tok = tok};
-  while (peek(&p)->kind != TOK_EOF && x->n_diags < LANG_MAX_DIAGS) {
+  for (int n = 0; peek(&p)->kind != TOK_EOF && x->n_diags < LANG_MAX_DIAGS; n++) {
+    if (n == LANG_MAX_ITEMS) {
+      lang_diag(x, here(&p), "this text has too many declarations: at most %d", LANG_MAX_ITEMS);
+      break;
+    }
     p.item = p.at;
-    p.depth = 0;
+    p.depth = p.n_items = 0;
     parse_decl(&p, u);
     if (p.panic) resync_decl(&p);
   }

@@ -6,7 +6,9 @@
 enum {
   LANG_MAX_DIAGS = 20,             /* told in one run; the rest are only counted */
   LANG_MAX_DEPTH = 200,            /* height of an expression's tree, blocks in blocks, fn calling fn */
-  LANG_MAX_TEXT_BYTES = 8 << 20,   /* one source */
+  LANG_MAX_TEXT_BYTES = 1 << 20,   /* one source */
+  LANG_MAX_ITEMS = 20000,          /* statements, parameters, arguments of one declaration; declarations of one source */
+  LANG_MAX_DIMS = 16,
   LANG_MAX_INLINE = 100000,        /* expressions in a fn with everything it calls */
   LANG_MAX_EXTENT = 500            /* expressions in a range the checker works out */
 };
