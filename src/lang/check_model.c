@@ -81,10 +81,10 @@ static void check_hypers(Check *c, ModelDecl *m) {
   for (int i = 0; i < m->n_hypers; i++) {
     HyperDecl *h = &m->hyper[i];
     int outer = c->n_vars;
-    Var v = {.name = h->name, .what = "hyperparameter", .loc = h->loc};
+    Var v = {.name = h->name, .what = "a hyperparameter", .loc = h->loc};
     if (h->axis.name) {
       lang_check_int(c, h->axis.extent, "a range");
-      lang_declare(c, (Var){.name = h->axis.name, .what = "index", .loc = h->axis.loc, .ty = TY_INT});
+      lang_declare(c, (Var){.name = h->axis.name, .what = "an index", .loc = h->axis.loc, .ty = TY_INT});
       v.dim = ARENA_ARRAY(c->x->arena, Expr *, 1);
       v.dim[0] = h->axis.extent;
       v.n_dims = 1;
@@ -149,7 +149,7 @@ static void check_tensor(Check *c, const ModelDecl *m, const LayerDecl *l, const
   check_source(c, t, l ? l->var : NULL);
   if (t->row) {
     int outer = c->n_vars;
-    lang_declare(c, (Var){.name = t->row_name, .what = "row", .loc = t->loc, .ty = TY_INT});
+    lang_declare(c, (Var){.name = t->row_name, .what = "a row", .loc = t->loc, .ty = TY_INT});
     lang_check_int(c, t->row, "a row");
     c->n_vars = outer;
   }
@@ -161,7 +161,7 @@ static void told_twice(Check *c, Loc at, const char *name, int line) { lang_diag
 static void check_layer(Check *c, const ModelDecl *m, LayerDecl *l) {
   int outer = c->n_vars;
   lang_check_int(c, l->count, "the number of layers");
-  lang_declare(c, (Var){.name = l->var, .what = "layer's number", .loc = l->loc, .ty = TY_INT});
+  lang_declare(c, (Var){.name = l->var, .what = "a layer's number", .loc = l->loc, .ty = TY_INT});
   for (int i = 0; i < l->n_tensors; i++) {
     const TensorDecl *o = find_tensor(l->tensor, i, l->tensor[i].name);
     if (o) told_twice(c, l->tensor[i].loc, o->name, o->loc.line);
@@ -338,6 +338,14 @@ static const OpDecl *check_op_call(Graph *g, const Expr *e, GType **out) {
   return NULL;
 }
 
+/* Every dimension and the element type of a result are known, or the target knows them. */
+static bool is_known(Graph *g, const GType *t, Loc at) {
+  bool known = t->elt || t->is_number;
+  for (int i = 0; i < t->n_dims; i++) known = known && t->dim[i];
+  if (!known) lang_diag(g->c->x, at, "the type of this result comes from what it is assigned to: assign it to a state of a layer");
+  return known;
+}
+
 static bool check_call_value(Graph *g, const Expr *e, GType *out) {
   GType *r;
   const OpDecl *o = check_op_call(g, e, &r);
@@ -347,7 +355,7 @@ static bool check_call_value(Graph *g, const Expr *e, GType *out) {
     return false;
   }
   *out = r[0];
-  return true;
+  return is_known(g, out, e->loc);
 }
 
 static bool check_as(Graph *g, const Expr *e, GType *out) {
@@ -400,14 +408,6 @@ static bool check_value(Graph *g, const Expr *e, GType *out) {
   }
 }
 
-/* Every dimension and the element type of a result are known, or the target knows them. */
-static bool is_known(Graph *g, const GType *t, Loc at) {
-  bool known = t->elt || t->is_number;
-  for (int i = 0; i < t->n_dims; i++) known = known && t->dim[i];
-  if (!known) lang_diag(g->c->x, at, "the type of this result comes from what it is assigned to: assign it to a state of a layer");
-  return known;
-}
-
 static bool same_type(Graph *g, const GType *want, const GType *got, bool take_elt) {
   if (want->n_dims != got->n_dims) return false;
   if (got->elt ? strcmp(want->elt, got->elt) != 0 : !take_elt) return false;
@@ -456,8 +456,9 @@ static void check_loop(Graph *g, const GraphStmt *s) {
     PUSH(g->c->x->arena, names, n, cap, g->m->layer[i].name);
   }
   if (!l) lang_diag_near(g->c->x, s->loc, s->layer, names, n, "unknown layer %s", s->layer);
+  bool taken = gvar(g, s->var) != NULL;
   gdeclare(g, (GVar){.name = s->var, .kind = G_LAYER, .layer = l, .loc = s->loc});
-  check_graph(g, s->body, s->n_body);
+  if (!taken) check_graph(g, s->body, s->n_body);
   g->n_vars = outer;
 }
 
@@ -512,14 +513,16 @@ static void declare_graph(Graph *g) {
     const Param *p = &m->param[i];
     for (int j = 0; j < p->type.n_dims; j++) {
       const Expr *d = p->type.dim[j];
-      if (d->kind == EX_NAME && !lang_var(c, d->name)) lang_declare(c, (Var){.name = d->name, .what = "dimension", .loc = d->loc, .ty = TY_INT});
+      if (d->kind == EX_NAME && !lang_var(c, d->name)) lang_declare(c, (Var){.name = d->name, .what = "a dimension", .loc = d->loc, .ty = TY_INT});
     }
     check_type(c, &p->type);
     gdeclare(g, (GVar){.name = p->name, .kind = G_PARAM, .type = gtype(&p->type), .loc = p->loc});
   }
 }
 
+/* The graph is looked at only when what it uses is right. */
 void lang_check_model(Check *c, ModelDecl *m) {
+  int n_told = c->x->n_diags;
   c->n_vars = 0;
   c->in_hyper = true;
   if (!m->n_gguf_archs && !m->n_hf_archs) lang_diag(c->x, m->loc, "model %s says no file: write file gguf \"..\" with the architecture's name", m->name);
@@ -529,11 +532,13 @@ void lang_check_model(Check *c, ModelDecl *m) {
     for (int j = 0; j < i; j++) if (!strcmp(m->layer[j].name, m->layer[i].name)) told_twice(c, m->layer[i].loc, m->layer[i].name, m->layer[j].loc.line);
     check_layer(c, m, &m->layer[i]);
   }
-  Graph g = {.c = c, .m = m};
-  declare_graph(&g);
-  check_graph(&g, m->graph, m->n_graph);
-  GType t;
-  if (check_value(&g, m->result, &t)) is_known(&g, &t, m->result->loc);
+  if (c->x->n_diags == n_told) {
+    Graph g = {.c = c, .m = m};
+    GType t;
+    declare_graph(&g);
+    if (c->x->n_diags == n_told) check_graph(&g, m->graph, m->n_graph);
+    if (c->x->n_diags == n_told && check_value(&g, m->result, &t)) is_known(&g, &t, m->result->loc);
+  }
   c->n_vars = 0;
   c->in_hyper = false;
 }

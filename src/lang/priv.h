@@ -72,7 +72,7 @@ bool lang_expr_same(const Expr *a, const Expr *b);
 /* check.c, check_expr.c, check_model.c */
 typedef enum Ty { TY_ERR, TY_INT, TY_F32, TY_BOOL, TY_ANY } Ty;  /* ERR: told already. ANY: a number of a file, int or float */
 typedef struct Var {
-  const char *name, *what;         /* what: "parameter", "index" .., for messages */
+  const char *name, *what;         /* what: "a parameter", "an index" .., for messages */
   Loc loc;
   Ty ty;
   Expr **dim; int n_dims;          /* 0: a scalar */
@@ -86,7 +86,8 @@ typedef struct Check {
   Module *m;
   Var *var; int n_vars, cap;       /* innermost last */
   bool in_hyper;                   /* key, dim .. may be called; ints have 64 bits */
-  int64_t block;                   /* in a format: elements of a block, the range of a callable's index; else 0 */
+  const FormatDecl *format;        /* whose functions are being checked; else NULL */
+  int64_t block;                   /* in encode: elements of a block, the range of a callable's index; else 0 */
 } Check;
 void lang_check(LangCtx *x, Module *m);
 void lang_check_model(Check *c, ModelDecl *m);
