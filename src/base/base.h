@@ -7,10 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Our own fault ends the process with a message; outside input never reaches a CHECK. Always give a message: ISO C17 wants an argument after cond. */
-#define CHECK(cond, ...) ((cond) ? (void)0 : base_check_fail(__FILE__, __LINE__, #cond, "" __VA_ARGS__))
-_Noreturn void base_check_fail(const char *file, int line, const char *cond, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
+#include "base/check.h"
 
 #define COUNT_OF(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
@@ -48,7 +45,7 @@ typedef enum ErrKind {
   ERR_IO = 1, ERR_FORMAT, ERR_LIMIT, ERR_MEMORY, ERR_USAGE, ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SYNTAX, ERR_SHAPE, ERR_NETWORK, ERR_CANCELLED
 } ErrKind;
 typedef struct Err Err;
-Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
 const char *err_text(const Err *e);
 ErrKind err_kind(const Err *e);

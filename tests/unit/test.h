@@ -2,6 +2,7 @@
    tools/runtests adds them up. A program that dies counts as one failure. */
 #ifndef LUMEN_TEST_H
 #define LUMEN_TEST_H
+#pragma GCC system_header /* EXPECT without a message is fine, whatever -Wpedantic thinks of empty variadic arguments */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

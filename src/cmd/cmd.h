@@ -1,0 +1,30 @@
+/* cmd: the program `lumen`. main.c finds the subcommand, a row of commands.def; each has a file of its own with `int cmd_NAME(argc, argv)`,
+   argv[0] being its name and --help among what it takes. Only the answer goes to standard output; everything else to standard error. */
+#ifndef LUMEN_CMD_H
+#define LUMEN_CMD_H
+#include "base/base.h"
+#include "base/opt.h"
+
+/* The exit codes, documented in docs/commands.md. */
+typedef enum CmdExit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130 } CmdExit;
+
+typedef struct Command {
+  const char *name;
+  int (*run)(int argc, char **argv);
+  const char *args, *help;     /* one line each */
+  const char *more;            /* remarks below the options in `lumen help NAME`, lines ended by \n; "" if there is nothing to add */
+} Command;
+extern const Command cmd_table[];
+extern const int cmd_n;
+#define CMD(name, args, help, more) int cmd_##name(int argc, char **argv);
+#include "cmd/commands.def"
+#undef CMD
+
+/* main.c */
+const Command *cmd_find(const char *name);                   /* NULL if there is none */
+int cmd_fail(const char *command, Err *e);                   /* prints "lumen COMMAND: text", frees e -> the exit code its kind has */
+int cmd_misused(const char *command, const char *fmt, ...)   /* prints the fault and the usage line -> CMD_USAGE */
+    __attribute__((format(printf, 2, 3)));
+/* Parses argv by the rows (NULL, 0: no options) and says what was wrong. True: go on. False: return *code, --help was printed or a fault told. */
+bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code);
+#endif

@@ -1,0 +1,220 @@
+/* `lumen doctor [--json]`: what this machine offers, and what is missing and what to do about it. Reads /proc, /sys, the CPU's feature bits
+   and the cache folder; opens libcurl and the GPU drivers by name to see whether they are there; changes nothing.
+   Exit code 0 also where something optional is missing; CMD_FAILED where nothing could run. */
+#include <ctype.h>
+#include <dirent.h>
+#include <dlfcn.h>
+#include <jansson.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include "cmd/cmd.h"
+
+/* Which features each level of machine code needs, weakest level first; the bits are asked of the CPU and of the operating system. */
+#if defined(__x86_64__)
+#define FEATURES(F) F("sse4.1") F("avx") F("avx2") F("fma") F("f16c") F("avx512f") F("avx512bw") F("avx512vl") F("avx512dq") F("avx512vnni") \
+  F("avx512bf16") F("avx512vbmi")
+static const char *const levels[][8] = {
+  {"x86-sse4", "sse4.1"}, {"x86-avx2", "avx2", "fma", "f16c"}, {"x86-avx512", "avx512f", "avx512bw", "avx512vl", "avx512dq"}};
+static bool has(const char *feature) {
+#define F(name) if (!strcmp(feature, name)) return __builtin_cpu_supports(name);
+  FEATURES(F)
+#undef F
+  return false;
+}
+#else
+#define FEATURES(F)
+static const char *const levels[][8] = {{NULL}};
+static bool has(const char *feature) { (void)feature; return false; }
+#endif
+
+/* The library's names, best first. */
+static const struct { const char *key, *names[3], *what, *advice; } libraries[] = {
+  {"libcurl", {"libcurl.so.4", "libcurl-gnutls.so.4"}, "downloads", "install Debian's libcurl4 to download models"},
+  {"cuda", {"libcuda.so.1"}, "NVIDIA driver", ""},
+  {"vulkan", {"libvulkan.so.1"}, "Vulkan loader", ""},
+};
+
+/* First line of a small file, without white space at its end; "" if it cannot be read. */
+static void read_line(const char *path, char *out, size_t n) {
+  out[0] = 0;
+  FILE *f = fopen(path, "r");
+  if (!f) return;
+  if (!fgets(out, (int)n, f)) out[0] = 0;
+  fclose(f);
+  for (size_t k = strlen(out); k && isspace((unsigned char)out[k - 1]);) out[--k] = 0;
+}
+
+/* A value of /proc/meminfo in bytes, -1 if it is not there. */
+static long long meminfo(const char *key) {
+  char line[256];
+  long long kib = -1;
+  FILE *f = fopen("/proc/meminfo", "r");
+  if (!f) return -1;
+  while (kib < 0 && fgets(line, sizeof line, f))
+    if (!strncmp(line, key, strlen(key)) && line[strlen(key)] == ':') sscanf(line + strlen(key) + 1, "%lld", &kib);
+  fclose(f);
+  return kib < 0 ? -1 : kib * 1024;
+}
+
+static void cpu_name(char *out, size_t n) {
+  char line[512];
+  snprintf(out, n, "unknown");
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  if (!f) return;
+  while (fgets(line, sizeof line, f)) {
+    char *colon = strchr(line, ':');
+    if (!colon || strncmp(line, "model name", 10)) continue;
+    colon[strcspn(colon, "\n")] = 0;
+    snprintf(out, n, "%s", colon + 1 + (colon[1] == ' '));
+    break;
+  }
+  fclose(f);
+}
+
+/* JSON holds UTF-8 only; a name from the outside may be anything. */
+static json_t *any_string(const char *s) {
+  json_t *o = json_string(s);
+  return o ? o : json_string("(not UTF-8)");
+}
+
+static json_t *cpu_report(void) {
+  char name[200];
+  cpu_name(name, sizeof name);
+  struct utsname u = {0};
+  uname(&u);
+  cpu_set_t set;
+  int n_allowed = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
+  json_t *features = json_array(), *usable = json_array();
+#define F(feature) if (has(feature)) json_array_append_new(features, json_string(feature));
+  FEATURES(F)
+#undef F
+  for (size_t i = 0; i < COUNT_OF(levels) && levels[i][0]; i++) {
+    bool all = true;
+    for (int k = 1; levels[i][k]; k++) all = all && has(levels[i][k]);
+    if (all) json_array_append_new(usable, json_string(levels[i][0]));
+  }
+  return json_pack("{s:o, s:s, s:i, s:i, s:i, s:o, s:o}", "name", any_string(name), "machine", u.machine, "online", (int)sysconf(_SC_NPROCESSORS_ONLN),
+                   "allowed", n_allowed, "threads", os_n_cpus(), "features", features, "targets", usable);
+}
+
+static json_t *memory_report(void) {
+  char huge[200], *open, *close;
+  read_line("/sys/kernel/mm/transparent_hugepage/enabled", huge, sizeof huge);
+  if ((open = strchr(huge, '[')) && (close = strchr(open, ']'))) {   /* "always [madvise] never": the bracketed word rules */
+    *close = 0;
+    memmove(huge, open + 1, (size_t)(close - open));
+  }
+  return json_pack("{s:I, s:I, s:s}", "total_bytes", (json_int_t)meminfo("MemTotal"), "available_bytes", (json_int_t)meminfo("MemAvailable"),
+                   "huge_pages", huge[0] ? huge : "unknown");
+}
+
+/* Files of the cache down to a few levels, largest part of what is there being models; total in bytes. */
+static void cache_add(const char *dir, const char *rel, int depth, json_t *files, json_int_t *n_bytes) {
+  DIR *d = opendir(dir);
+  if (!d) return;
+  for (struct dirent *e; (e = readdir(d));) {
+    if (e->d_name[0] == '.') continue;
+    char *path = NULL, *name = NULL;
+    struct stat st;
+    if (asprintf(&path, "%s/%s", dir, e->d_name) < 0 || asprintf(&name, "%s%s%s", rel, rel[0] ? "/" : "", e->d_name) < 0)
+      CHECK(0, "out of memory for a path");
+    if (!stat(path, &st) && S_ISDIR(st.st_mode) && depth > 0) cache_add(path, name, depth - 1, files, n_bytes);
+    else if (!stat(path, &st) && S_ISREG(st.st_mode)) {
+      *n_bytes += st.st_size;
+      json_array_append_new(files, json_pack("{s:o, s:I}", "name", any_string(name), "bytes", (json_int_t)st.st_size));
+    }
+    free(path);
+    free(name);
+  }
+  closedir(d);
+}
+
+static json_t *cache_report(void) {
+  Arena *a = arena_new("command");
+  const char *dir = os_cache_dir(a);
+  json_t *files = json_array();
+  json_int_t n_bytes = 0;
+  cache_add(dir, "", 3, files, &n_bytes);
+  json_t *o = json_pack("{s:o, s:b, s:b, s:I, s:o}", "path", any_string(dir), "exists", os_is_dir(dir), "writable", !access(dir, W_OK), "bytes", n_bytes,
+                        "files", files);
+  arena_free(a);
+  return o;
+}
+
+static json_t *library_report(void) {
+  json_t *o = json_object();
+  for (size_t i = 0; i < COUNT_OF(libraries); i++) {
+    const char *found = NULL;
+    for (int k = 0; !found && libraries[i].names[k]; k++) {
+      void *h = dlopen(libraries[i].names[k], RTLD_LAZY | RTLD_LOCAL);
+      if (!h) continue;
+      found = libraries[i].names[k];
+      dlclose(h);
+    }
+    json_object_set_new(o, libraries[i].key, found ? json_string(found) : json_null());
+  }
+  return o;
+}
+
+static const char *text(const json_t *o, const char *key) { return json_string_value(json_object_get(o, key)); }
+static long long number(const json_t *o, const char *key) { return (long long)json_integer_value(json_object_get(o, key)); }
+
+static void print_list(const char *title, const json_t *words) {
+  printf("%s", title);
+  for (size_t i = 0; i < json_array_size(words); i++) printf(" %s", json_string_value(json_array_get(words, i)));
+  printf("%s\n", json_array_size(words) ? "" : " none");
+}
+
+static void print_report(const json_t *o) {
+  const json_t *cpu = json_object_get(o, "cpu"), *mem = json_object_get(o, "memory"), *cache = json_object_get(o, "cache"), *f;
+  printf("CPU        %s (%s)\n", text(cpu, "name"), text(cpu, "machine"));
+  print_list("features  ", json_object_get(cpu, "features"));
+  print_list("targets   ", json_object_get(cpu, "targets"));
+  printf("threads    %lld used; %lld CPUs online, affinity allows %lld%s\n", number(cpu, "threads"), number(cpu, "online"), number(cpu, "allowed"),
+         number(cpu, "threads") < number(cpu, "allowed") ? ", a quota allows fewer" : "");
+  printf("memory     %.1f GiB, %.1f GiB available\n", (double)number(mem, "total_bytes") / (1 << 30), (double)number(mem, "available_bytes") / (1 << 30));
+  const char *huge = text(mem, "huge_pages");
+  printf("huge pages %s%s\n", huge, !strcmp(huge, "never") ? ": weights are read through small pages, which is slower" : "");
+  printf("cache      %s: %s, %zu files, %.1f MiB\n", text(cache, "path"),
+         !json_is_true(json_object_get(cache, "exists")) ? "not made yet" : json_is_true(json_object_get(cache, "writable")) ? "writable" : "NOT WRITABLE",
+         json_array_size(json_object_get(cache, "files")), (double)number(cache, "bytes") / (1 << 20));
+  size_t k;
+  json_array_foreach(json_object_get(cache, "files"), k, f) printf("           %10.1f MiB  %s\n", (double)number(f, "bytes") / (1 << 20), text(f, "name"));
+  for (size_t i = 0; i < COUNT_OF(libraries); i++) {
+    const char *found = text(json_object_get(o, "libraries"), libraries[i].key);
+    printf("%-10s %s (%s)%s%s\n", libraries[i].key, found ? found : "not found", libraries[i].what, !found && libraries[i].advice[0] ? ": " : "",
+           found ? "" : libraries[i].advice);
+  }
+}
+
+static int report(bool json) {
+  json_t *o = json_pack("{s:o, s:o, s:o, s:o}", "cpu", cpu_report(), "memory", memory_report(), "cache", cache_report(), "libraries", library_report());
+  CHECK(o, "out of memory for a report");
+  bool runs = json_array_size(json_object_get(json_object_get(o, "cpu"), "targets")) > 0;
+  if (json) {
+    json_dumpf(o, stdout, JSON_INDENT(2));
+    putchar('\n');
+  } else print_report(o);
+  json_decref(o);
+  if (!runs) fprintf(stderr, "lumen doctor: no target runs here: an x86-64 CPU with SSE4.1 is needed\n");
+  return runs ? CMD_OK : CMD_FAILED;
+}
+
+#define ROWS(X, T) X(T, json, 0, FLAG, "", NULL, 0, 0, "print JSON")
+OPT_DEFINE(DoctorOpts, ROWS)
+
+int cmd_doctor(int argc, char **argv) {
+  Arena *a = arena_new("command");
+  DoctorOpts o;
+  OptRest rest;
+  int code;
+  bool go = cmd_options(a, DoctorOpts_rows, COUNT_OF(DoctorOpts_rows), argc, argv, &o, &rest, &code);
+  if (go && rest.n_args) code = cmd_misused("doctor", "unknown argument `%s`", rest.arg[0]), go = false;
+  if (go) code = report(o.json);
+  arena_free(a);
+  return code;
+}

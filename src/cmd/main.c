@@ -1,0 +1,106 @@
+/* The entry of `lumen`: takes the options that every command shares, finds the subcommand, runs it, and turns what happened into an exit code.
+   In: the command line and LUMEN_TRACE. Out: the exit code of CmdExit. Standard output must have been written in full for CMD_OK. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "cmd/cmd.h"
+
+const Command cmd_table[] = {
+#define CMD(name, args, help, more) {#name, cmd_##name, args, help, more},
+#include "cmd/commands.def"
+#undef CMD
+};
+const int cmd_n = COUNT_OF(cmd_table);
+
+const Command *cmd_find(const char *name) {
+  for (int i = 0; i < cmd_n; i++)
+    if (!strcmp(cmd_table[i].name, name)) return &cmd_table[i];
+  return NULL;
+}
+
+int cmd_fail(const char *command, Err *e) {
+  ErrKind kind = err_kind(e);
+  fflush(stdout);
+  fprintf(stderr, "lumen %s: %s\n", command, err_text(e));
+  err_free(e);
+  return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
+}
+
+int cmd_misused(const char *command, const char *fmt, ...) {
+  fprintf(stderr, "lumen %s: ", command);
+  va_list ap;
+  va_start(ap, fmt);
+  vfprintf(stderr, fmt, ap);
+  va_end(ap);
+  fprintf(stderr, "\nusage: lumen %s %s\n", command, cmd_find(command)->args);
+  return CMD_USAGE;
+}
+
+bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code) {
+  const Command *c = cmd_find(argv[0]);
+  Err *e = opt_parse(a, rows, n_rows, argc, argv, out, rest);
+  if (e) {
+    *code = cmd_misused(c->name, "%s", err_text(e));
+    err_free(e);
+    return false;
+  }
+  if (rest->help) {
+    opt_help(stdout, arena_printf(a, "%s%s%s", c->name, c->args[0] ? " " : "", c->args), c->help, rows, n_rows);
+    fputs(c->more, stdout);
+    *code = CMD_OK;
+  }
+  return !rest->help;
+}
+
+/* Takes `--trace SPEC` and `--trace=SPEC` out of argv wherever they stand before a `--`, and opens the trace. argv stays NULL-terminated. */
+static Err *take_trace(int *argc, char **argv) {
+  int n = 1;
+  bool options = true;
+  const char *spec = getenv("LUMEN_TRACE");
+  for (int i = 1; i < *argc; i++) {
+    if (!strcmp(argv[i], "--")) options = false;
+    if (options && !strncmp(argv[i], "--trace=", 8)) spec = argv[i] + 8;
+    else if (options && !strcmp(argv[i], "--trace")) {
+      if (i + 1 == *argc) return err_new(ERR_USAGE, "--trace needs a list of stages; `--trace help` prints them");
+      spec = argv[++i];
+    } else argv[n++] = argv[i];
+  }
+  argv[*argc = n] = NULL;
+  return spec && spec[0] ? trace_open(spec) : NULL;
+}
+
+static int run_command(int argc, char **argv) {
+  if (argc < 2) {
+    cmd_help(1, (char *[]){(char *)"help", NULL});
+    return CMD_USAGE;
+  }
+  const char *name = argv[1];
+  if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
+  if (!strcmp(name, "--version") || !strcmp(name, "-V")) name = "version";
+  const Command *c = cmd_find(name);
+  if (c) {
+    argv[1] = (char *)c->name;
+    return c->run(argc - 1, argv + 1);
+  }
+  const char *names[COUNT_OF(cmd_table)], *near;
+  for (int i = 0; i < cmd_n; i++) names[i] = cmd_table[i].name;
+  fprintf(stderr, "lumen: no command `%s`", name);
+  if ((near = opt_nearest(name, names, (size_t)cmd_n))) fprintf(stderr, "; did you mean `%s`?", near);
+  fprintf(stderr, "\n`lumen help` lists the commands.\n");
+  return CMD_USAGE;
+}
+
+int main(int argc, char **argv) {
+  Err *e = take_trace(&argc, argv);
+  if (e) {
+    fprintf(stderr, "lumen: %s\n", err_text(e));
+    err_free(e);
+    return CMD_USAGE;
+  }
+  int code = run_command(argc, argv);
+  if (fflush(stdout) || ferror(stdout)) {
+    fprintf(stderr, "lumen: standard output cannot be written: %s\n", strerror(errno));
+    if (code == CMD_OK) code = CMD_FAILED;
+  }
+  return code;
+}

@@ -1,0 +1,73 @@
+/* `lumen pull MODEL`: brings a model into the cache folder and prints its path. A bar on standard error, on a terminal only.
+   The first Ctrl-C stops between two chunks and keeps the part; the next pull goes on from there. */
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+#include "cmd/cmd.h"
+#include "file/file.h"
+
+#define PULL_ROWS(X, T) X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress bar")
+OPT_DEFINE(PullOpts, PULL_ROWS)
+
+static volatile sig_atomic_t interrupted;
+static void on_interrupt(int sig) {
+  (void)sig;
+  interrupted = 1;
+}
+
+typedef struct Bar { bool shown; int64_t t_start_ns, t_drawn_ns; uint64_t n_start; const char *what; } Bar;
+
+static void draw(const Bar *b, uint64_t n_done, uint64_t n_total, int64_t t_ns) {
+  enum { WIDTH = 30 };
+  char cells[WIDTH + 1];
+  double seconds = (double)(t_ns - b->t_start_ns) * 1e-9, mb_s = seconds > 0.5 ? (double)(n_done - b->n_start) / seconds * 1e-6 : 0;
+  if (!n_total) {
+    fprintf(stderr, "\r\033[K%s  %.0f s", b->what, seconds);
+    return;
+  }
+  int full = (int)((double)n_done / (double)n_total * WIDTH);
+  memset(cells, '.', WIDTH);
+  memset(cells, '#', (size_t)MIN(MAX(full, 0), WIDTH));
+  cells[WIDTH] = 0;
+  fprintf(stderr, "\r\033[K%s [%s] %3.0f%% of %.1f MB", b->what, cells, (double)n_done * 100 / (double)n_total, (double)n_total * 1e-6);
+  if (mb_s > 0) fprintf(stderr, ", %.1f MB/s", mb_s);
+}
+
+static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n_total) {
+  Bar *b = ctx;
+  int64_t now = os_now_ns();
+  if (!b->what || strcmp(b->what, what)) {
+    b->what = what;
+    b->t_start_ns = now;
+    b->n_start = n_done;
+  }
+  if (b->shown && now - b->t_drawn_ns > 100000000) {
+    b->t_drawn_ns = now;
+    draw(b, n_done, n_total, now);
+  }
+  return !interrupted;
+}
+
+int cmd_pull(int argc, char **argv) {
+  Arena *a = arena_new("pull");
+  PullOpts o;
+  OptRest rest;
+  int code = CMD_OK;
+  if (!cmd_options(a, PullOpts_rows, COUNT_OF(PullOpts_rows), argc, argv, &o, &rest, &code)) goto done;
+  if (rest.n_args != 1) {
+    code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    goto done;
+  }
+  Bar bar = {.shown = !o.quiet && isatty(STDERR_FILENO)};
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
+  sigaction(SIGINT, &act, &old);
+  const char *path;
+  Err *e = file_model_pull(a, rest.arg[0], (FileProgress){on_progress, &bar}, &path);
+  sigaction(SIGINT, &old, NULL);
+  if (bar.shown && bar.t_drawn_ns) fputs("\r\033[K", stderr);
+  if (e) code = cmd_fail(argv[0], e);
+  else puts(path);
+done:
+  arena_free(a);
+  return code;
+}

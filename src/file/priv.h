@@ -1,0 +1,18 @@
+/* What the readers of src/file share. */
+#ifndef LUMEN_FILE_PRIV_H
+#define LUMEN_FILE_PRIV_H
+#include "file/file.h"
+
+enum { FILE_TYPE_COUNT = 13, FILE_ITEMS_MAX = 1 << 24 };
+typedef struct FileTypeRow { const char *text; size_t size; char class; } FileTypeRow;
+extern const FileTypeRow file_types[FILE_TYPE_COUNT];
+
+Weights *file_weights_new(Arena *a, const char *path, const char *container);
+Err *file_weights_map(Arena *a, Weights *w, const char *path);   /* one more file, last in w->file */
+Err *file_weights_index(Arena *a, Weights *w);                   /* sorts; refuses duplicates, naming both positions */
+/* Why these bytes are no name of a key or tensor; NULL: they are one. Keeps names printable. */
+const char *file_name_fault(const uint8_t *p, size_t n);
+/* Elements and bytes of a tensor from its dims; f NULL or unknown: only the elements. Fails: ERR_FORMAT, naming the dim. */
+Err *file_tensor_measure(FileTensor *t, const FileFormat *f);
+Err *file_tensors_overlap(Arena *a, const Weights *w, int first); /* among the tensors from first on, all of one file */
+#endif

@@ -1,0 +1,365 @@
+/* The checker: formats, tables, functions and ops of a merged module. Names resolve, shapes' ranks match, omitted ranges are filled in
+   (Stmt.axis, Binder.extent), and nothing calls itself. Models are check_model.c's. */
+#include <string.h>
+#include "lang/priv.h"
+
+enum { MAX_BLOCK = 1 << 16, MAX_BLOCK_BYTES = 1 << 20 };
+
+static bool name_taken(Check *c, const char *name, Loc at) {
+  if (!lang_reduction(name) && !lang_builtin(name, true)) return false;
+  lang_diag(c->x, at, "%s is built in", name);
+  return true;
+}
+
+/* ---- formats ---- */
+static void check_field(Check *c, const FormatDecl *f, int i) {
+  const Field *d = &f->field[i];
+  int64_t size = lang_scalar(d->elt)->n_bytes;
+  if (d->count < 1 || d->count > MAX_BLOCK_BYTES) {
+    lang_diag(c->x, d->loc, "field %s has %lld elements: at least 1, at most %d", d->name, (long long)d->count, MAX_BLOCK_BYTES);
+    return;
+  }
+  if (d->offset < 0 || d->offset > MAX_BLOCK_BYTES) {
+    lang_diag(c->x, d->loc, "field %s is at byte %lld: at most %d", d->name, (long long)d->offset, MAX_BLOCK_BYTES);
+    return;
+  }
+  int64_t end = d->offset + size * d->count;
+  if (f->n_bytes && end > f->n_bytes) lang_diag(c->x, d->loc, "field %s ends at byte %lld, after the block's %lld bytes", d->name, (long long)end, (long long)f->n_bytes);
+  for (int j = 0; j < i; j++) {
+    const Field *o = &f->field[j];
+    int64_t o_end = o->offset + lang_scalar(o->elt)->n_bytes * o->count;
+    if (o->count > 0 && d->offset < o_end && o->offset < end) {
+      lang_diag(c->x, d->loc, "field %s (bytes %lld to %lld) overlaps field %s (bytes %lld to %lld)", d->name, (long long)d->offset, (long long)end - 1, o->name,
+                (long long)o->offset, (long long)o_end - 1);
+      return;
+    }
+  }
+}
+
+static void check_layout(Check *c, FormatDecl *f) {
+  if (f->block < 1 || f->block > MAX_BLOCK) lang_diag(c->x, f->loc, f->block ? "format %s: block %lld, expected 1 to 65536" : "format %s says no block: write block and the number of elements", f->name, (long long)f->block);
+  if (f->n_bytes < 0 || f->n_bytes > MAX_BLOCK_BYTES) lang_diag(c->x, f->loc, "format %s: bytes %lld, at most %d", f->name, (long long)f->n_bytes, MAX_BLOCK_BYTES);
+  if (!f->n_fields) lang_diag(c->x, f->loc, "format %s has no fields", f->name);
+  int64_t end = 0;
+  for (int i = 0; i < f->n_fields; i++) {
+    const Field *d = &f->field[i];
+    check_field(c, f, i);
+    Var v = {.name = d->name, .what = "field", .loc = d->loc, .ty = lang_scalar(d->elt)->is_float ? TY_F32 : TY_INT, .n_dims = d->is_array};
+    v.dim = ARENA_ARRAY(c->x->arena, Expr *, 1);
+    v.dim[0] = lang_int(c, d->count, d->loc);
+    lang_declare(c, v);
+    if (d->count <= MAX_BLOCK_BYTES && d->offset <= MAX_BLOCK_BYTES) end = MAX(end, d->offset + lang_scalar(d->elt)->n_bytes * d->count);
+  }
+  if (!f->n_bytes) f->n_bytes = end;
+}
+
+/* Types the function's expression, then declares it: a function sees those above it only, so none calls itself. */
+static Ty check_format_fn(Check *c, FormatFn *fn) {
+  int outer = c->n_vars;
+  if (fn->arg) lang_declare(c, (Var){.name = fn->arg, .what = "index", .loc = fn->loc, .ty = TY_INT});
+  Ty t = lang_check_expr(c, fn->value);
+  c->n_vars = outer;
+  if (t == TY_BOOL) lang_diag(c->x, fn->loc, "%s must be a number, got a condition; write (.. ? 1 : 0)", fn->name);
+  return t == TY_BOOL ? TY_ERR : t;
+}
+
+/* Nodes of e with every format function in it written out; saturates. */
+static int inlined_nodes(const FormatFn *fn, const int *size, int n, const Expr *e) {
+  int total = 1;
+  for (int i = 0; i < n; i++) if ((e->kind == EX_CALL || e->kind == EX_NAME) && !strcmp(fn[i].name, e->name)) total += size[i];
+  for (int i = 0; i < e->n_args; i++) total = MIN(total + inlined_nodes(fn, size, n, e->arg[i]), LANG_MAX_INLINE + 1);
+  return total;
+}
+
+static void check_sizes(Check *c, const FormatFn *fn, int n) {
+  int *size = ARENA_ARRAY(c->x->arena, int, (size_t)n);
+  for (int i = 0; i < n; i++) {
+    size[i] = inlined_nodes(fn, size, i, fn[i].value);
+    if (size[i] <= LANG_MAX_INLINE) continue;
+    lang_diag(c->x, fn[i].loc, "%s is too large with everything it uses: at most %d operations", fn[i].name, LANG_MAX_INLINE);
+    size[i] = 0;
+  }
+}
+
+static void check_encode(Check *c, FormatDecl *f) {
+  c->n_vars = 0;
+  c->block = f->block;
+  lang_declare(c, (Var){.name = "x", .what = "function", .loc = f->loc, .ty = TY_F32, .callable = true});
+  for (int i = 0; i < f->n_encodes; i++) {
+    FormatFn *fn = &f->encode[i];
+    const Field *d = NULL;
+    for (int j = 0; j < f->n_fields; j++) if (!strcmp(f->field[j].name, fn->name)) d = &f->field[j];
+    Ty t = check_format_fn(c, fn);
+    Ty want = !d ? t : lang_scalar(d->elt)->is_float ? TY_F32 : TY_INT;
+    if (d && d->is_array && !fn->arg) lang_diag(c->x, fn->loc, "field %s has %lld elements: write %s(i) = ..", d->name, (long long)d->count, d->name);
+    if (d && !d->is_array && fn->arg) lang_diag(c->x, fn->loc, "field %s is one value: write %s = ..", d->name, d->name);
+    if (d && !lang_ty_fits(t, want)) lang_diag(c->x, fn->value->loc, "field %s is %s, got %s; write i32(rint(..))", fn->name, d->elt, lang_ty_text(t));
+    lang_declare(c, (Var){.name = fn->name, .what = d ? "field" : "function", .loc = fn->loc, .ty = want, .callable = fn->arg != NULL});
+  }
+  for (int j = 0; j < f->n_fields; j++) {
+    const Var *v = lang_var(c, f->field[j].name);
+    if (!v) lang_diag(c->x, f->field[j].loc, "encode does not give field %s", f->field[j].name);
+  }
+  check_sizes(c, f->encode, f->n_encodes);
+  c->block = 0;
+}
+
+static void check_format(Check *c, FormatDecl *f) {
+  c->n_vars = 0;
+  if (lang_is_variable_elt(f->name)) lang_diag(c->x, f->loc, "a format's name may not begin with a capital: that stands for any format");
+  check_layout(c, f);
+  const FormatFn *value = NULL;
+  for (int i = 0; i < f->n_fns; i++) {
+    FormatFn *fn = &f->fn[i];
+    Ty t = check_format_fn(c, fn);
+    if (!strcmp(fn->name, "x")) value = fn;
+    lang_declare(c, (Var){.name = fn->name, .what = "function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL});
+  }
+  if (!value || !value->arg) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
+  check_sizes(c, f->fn, f->n_fns);
+  if (f->n_encodes) check_encode(c, f);
+  for (int i = 0; c->m->format[i] != f; i++)
+    if (f->gguf_id >= 0 && c->m->format[i]->gguf_id == f->gguf_id) lang_diag(c->x, f->loc, "gguf %lld is already format %s", (long long)f->gguf_id, c->m->format[i]->name);
+}
+
+static void check_table(Check *c, const TableDecl *t) {
+  const LangScalar *s = lang_scalar(t->elt);
+  double bits = 8.0 * s->n_bytes, least = 0, most = 0;
+  bool is_signed = t->elt[0] == 'i';
+  most = 1;
+  for (int i = 0; i < (int)bits - is_signed; i++) most *= 2;
+  least = is_signed ? -most : 0;
+  for (int i = 0; i < t->n_values; i++) {
+    double v = t->value[i];
+    if (s->is_float || (v >= least && v < most && v == (double)(int64_t)v)) continue;
+    lang_diag(c->x, t->loc, "element %d of table %s is %.17g, which %s cannot hold", i, t->name, v, t->elt);
+    return;
+  }
+}
+
+/* ---- functions ---- */
+static void check_fn_type(Check *c, const TypeExpr *t, const char *what) {
+  if (t->n_dims) lang_diag(c->x, t->loc, "a fn's %s is one number: f32 or i32, without dimensions", what);
+  else if (strcmp(t->elt, "f32") && strcmp(t->elt, "i32")) lang_diag(c->x, t->loc, "a fn's %s is f32 or i32, got %s", what, t->elt);
+}
+
+static Ty fn_type(const TypeExpr *t) { return !strcmp(t->elt, "i32") ? TY_INT : TY_F32; }
+
+static void check_fn(Check *c, FnDecl *f) {
+  c->n_vars = 0;
+  name_taken(c, f->name, f->loc);
+  for (int i = 0; i < f->n_params; i++) {
+    check_fn_type(c, &f->param[i].type, "parameter");
+    lang_declare(c, (Var){.name = f->param[i].name, .what = "parameter", .loc = f->param[i].loc, .ty = fn_type(&f->param[i].type)});
+  }
+  check_fn_type(c, &f->result, "result");
+  for (int i = 0; i < f->n_lets; i++) {
+    Stmt *s = &f->let[i];
+    Ty t = lang_check_expr(c, s->rhs);
+    lang_declare(c, (Var){.name = s->name, .what = "statement", .loc = s->loc, .ty = t});
+  }
+  Ty t = lang_check_expr(c, f->value);
+  if (!lang_ty_fits(t, fn_type(&f->result))) lang_diag(c->x, f->value->loc, "%s returns %s, got %s", f->name, f->result.elt, lang_ty_text(t));
+}
+
+typedef struct FnWalk { Check *c; int *size; } FnWalk; /* size: 0 not seen, -1 on the path, else nodes with all that is called */
+
+static int fn_size(FnWalk *w, int k, int depth);
+
+static int calls_size(FnWalk *w, const Expr *e, int depth) {
+  int total = 1;
+  Module *m = w->c->m;
+  for (int k = 0; k < m->n_fns && e->kind == EX_CALL && !lang_builtin(e->name, false); k++) {
+    if (strcmp(m->fn[k]->name, e->name)) continue;
+    if (w->size[k] == -1) lang_diag(w->c->x, e->loc, "%s calls itself: a fn may not", e->name);
+    else total += fn_size(w, k, depth + 1);
+  }
+  for (int i = 0; i < e->n_args; i++) total = MIN(total + calls_size(w, e->arg[i], depth), LANG_MAX_INLINE + 1);
+  for (int i = 0; i < e->n_binders; i++) if (e->binder[i].extent) total = MIN(total + calls_size(w, e->binder[i].extent, depth), LANG_MAX_INLINE + 1);
+  return total;
+}
+
+static int fn_size(FnWalk *w, int k, int depth) {
+  const FnDecl *f = w->c->m->fn[k];
+  if (w->size[k] > 0) return w->size[k];
+  if (depth > LANG_MAX_DEPTH) {
+    lang_diag(w->c->x, f->loc, "%s is called through more than %d functions", f->name, LANG_MAX_DEPTH);
+    return w->size[k] = 1;
+  }
+  w->size[k] = -1;
+  int total = calls_size(w, f->value, depth);
+  for (int i = 0; i < f->n_lets; i++) total = MIN(total + calls_size(w, f->let[i].rhs, depth), LANG_MAX_INLINE + 1);
+  if (total > LANG_MAX_INLINE) lang_diag(w->c->x, f->loc, "%s is too large with everything it calls: at most %d operations", f->name, LANG_MAX_INLINE);
+  return w->size[k] = total > LANG_MAX_INLINE ? 1 : total;
+}
+
+/* ---- ops ---- */
+static void declare_dims(Check *c, const TypeExpr *t) {
+  for (int i = 0; i < t->n_dims; i++) {
+    const Expr *d = t->dim[i];
+    if (d->kind != EX_NAME || lang_var(c, d->name)) continue;
+    lang_declare(c, (Var){.name = d->name, .what = "dimension", .loc = d->loc, .ty = TY_INT});
+  }
+}
+
+static void check_dims(Check *c, const TypeExpr *t) {
+  for (int i = 0; i < t->n_dims; i++) {
+    if (t->dim[i]->kind == EX_INT && !t->dim[i]->ival) lang_diag(c->x, t->dim[i]->loc, "a dimension is at least 1");
+    lang_check_int(c, t->dim[i], "a dimension");
+  }
+}
+
+static void declare_param(Check *c, const Param *p, bool is_result) {
+  Var v = {.name = p->name, .what = is_result ? "result" : "parameter", .loc = p->loc, .dim = p->type.dim, .n_dims = p->type.n_dims, .pending = is_result};
+  v.ty = lang_elt_type(c, &p->type, &v.any_format);
+  check_dims(c, &p->type);
+  lang_declare(c, v);
+}
+
+/* Names free in an index become axes, in order; explicit ranges move along. */
+static void collect_axes(Check *c, const Stmt *s, const Expr *e, Binder **axis, int *n, int *cap) {
+  bool is_explicit = false;
+  Binder b = {.loc = e->loc, .name = e->name};
+  for (int i = 0; i < s->n_axes && e->kind == EX_NAME; i++) {
+    if (strcmp(s->axis[i].name, e->name)) continue;
+    is_explicit = true;
+    b = s->axis[i];
+  }
+  if (e->kind == EX_NAME && (is_explicit || (!lang_var(c, e->name) && !lang_table(c->m, e->name)))) {
+    for (int i = 0; i < *n; i++) if (!strcmp((*axis)[i].name, e->name)) return;
+    PUSH(c->x->arena, *axis, *n, *cap, b);
+  }
+  for (int i = e->kind == EX_INDEX && e->arg[0]->kind == EX_NAME; i < e->n_args; i++) collect_axes(c, s, e->arg[i], axis, n, cap);
+}
+
+static const Param *find_result(const OpDecl *o, const char *name) {
+  for (int i = 0; i < o->n_results; i++) if (!strcmp(o->result[i].name, name)) return &o->result[i];
+  return NULL;
+}
+
+/* Where the range of an axis may come from: the result's own dimensions, the indices, the value, the other ranges. */
+static Expr **infer_sources(Check *c, const OpDecl *o, const Stmt *s, int *n_out) {
+  Expr **in = ARENA_ARRAY(c->x->arena, Expr *, (size_t)s->n_index + (size_t)s->n_axes + 2);
+  int n = 0;
+  if (find_result(o, s->name) && s->n_index) {
+    Expr *whole = ARENA_NEW(c->x->arena, Expr);
+    *whole = (Expr){.kind = EX_INDEX, .loc = s->loc, .n_args = s->n_index + 1};
+    whole->arg = ARENA_ARRAY(c->x->arena, Expr *, (size_t)whole->n_args);
+    whole->arg[0] = ARENA_NEW(c->x->arena, Expr);
+    *whole->arg[0] = (Expr){.kind = EX_NAME, .loc = s->loc, .name = s->name};
+    for (int i = 0; i < s->n_index; i++) whole->arg[i + 1] = s->index[i];
+    in[n++] = whole;
+  } else {
+    for (int i = 0; i < s->n_index; i++) in[n++] = s->index[i];
+  }
+  in[n++] = s->rhs;
+  for (int i = 0; i < s->n_axes; i++) in[n++] = s->axis[i].extent;
+  *n_out = n;
+  return in;
+}
+
+static void check_axes(Check *c, const OpDecl *o, Stmt *s) {
+  Binder *axis = NULL;
+  int n = 0, cap = 0, n_in;
+  for (int i = 0; i < s->n_index; i++) collect_axes(c, s, s->index[i], &axis, &n, &cap);
+  for (int i = 0; i < s->n_axes; i++) {
+    bool used = false;
+    for (int j = 0; j < n; j++) used |= !strcmp(axis[j].name, s->axis[i].name);
+    for (int j = 0; j < i; j++) if (!strcmp(s->axis[j].name, s->axis[i].name)) lang_diag(c->x, s->axis[i].loc, "the range of %s is given twice", s->axis[i].name);
+    if (!used) lang_diag(c->x, s->axis[i].loc, "%s is not an index of %s[..]", s->axis[i].name, s->name);
+  }
+  Expr **in = infer_sources(c, o, s, &n_in);
+  for (int i = 0; i < n; i++) {
+    Binder *b = &axis[i];
+    char *example = arena_printf(c->x->arena, "for %s < ..", b->name);
+    if (!b->extent) {
+      b->extent = lang_infer(c, b->name, b->loc, in, n_in, example);
+    } else {
+      int j = i + 1;
+      while (j < n && !lang_uses_name(b->extent, axis[j].name)) j++;
+      if (j < n) lang_diag(c->x, b->loc, "the range of %s uses %s, which comes after it in the indices", b->name, axis[j].name);
+      else lang_check_int(c, b->extent, "a range");
+    }
+    if (!b->extent) b->extent = lang_int(c, 1, b->loc);
+    lang_declare(c, (Var){.name = b->name, .what = "index", .loc = b->loc, .ty = TY_INT});
+  }
+  s->axis = axis;
+  s->n_axes = n;
+}
+
+/* A statement that is no result is a new tensor: its indices are its axes, one each. */
+static void declare_local(Check *c, Stmt *s, Ty t) {
+  Var v = {.name = s->name, .what = "statement", .loc = s->loc, .ty = t, .n_dims = s->n_index, .axis = s->axis};
+  v.dim = ARENA_ARRAY(c->x->arena, Expr *, (size_t)s->n_index);
+  bool plain = s->n_axes == s->n_index;
+  for (int i = 0; i < s->n_index; i++) {
+    plain = plain && s->index[i]->kind == EX_NAME && !strcmp(s->index[i]->name, s->axis[i].name);
+    v.dim[i] = plain ? s->axis[i].extent : lang_int(c, 1, s->loc);
+  }
+  if (!plain) {
+    lang_diag(c->x, s->loc, "%s is no result of the op: each of its indices must be a name of its own, so that its dimensions are known", s->name);
+    v.axis = NULL;
+  }
+  lang_declare(c, v);
+}
+
+static void check_stmt(Check *c, const OpDecl *o, Stmt *s) {
+  int outer = c->n_vars;
+  const Param *r = find_result(o, s->name);
+  if (r && r->type.n_dims != s->n_index) {
+    lang_diag(c->x, s->loc, "%s has %d dimension%s, got %d ind%s", s->name, r->type.n_dims, r->type.n_dims == 1 ? "" : "s", s->n_index, s->n_index == 1 ? "ex" : "ices");
+    return;
+  }
+  check_axes(c, o, s);
+  for (int i = 0; i < s->n_index; i++) lang_check_int(c, s->index[i], "an index");
+  Ty t = lang_check_expr(c, s->rhs);
+  c->n_vars = outer;
+  if (t == TY_BOOL) lang_diag(c->x, s->loc, "%s must be a number, got a condition; write (.. ? 1 : 0)", s->name);
+  if (!r) {
+    declare_local(c, s, t == TY_BOOL ? TY_ERR : t);
+    return;
+  }
+  for (int i = 0; i < c->n_vars; i++) {
+    Var *v = &c->var[i];
+    if (strcmp(v->name, s->name)) continue;
+    v->pending = false;
+    if (t != TY_BOOL && !lang_ty_fits(t, v->ty)) lang_diag(c->x, s->rhs->loc, "%s is %s, got %s; write i32(..)", s->name, r->type.elt, lang_ty_text(t));
+  }
+}
+
+static void check_op(Check *c, OpDecl *o) {
+  c->n_vars = 0;
+  name_taken(c, o->name, o->loc);
+  for (int i = 0; i < o->n_params; i++) declare_dims(c, &o->param[i].type);
+  for (int i = 0; i < o->n_results; i++) declare_dims(c, &o->result[i].type);
+  for (int i = 0; i < o->n_params; i++) declare_param(c, &o->param[i], false);
+  for (int i = 0; i < o->n_results; i++) declare_param(c, &o->result[i], true);
+  if (o->when) lang_check_cond(c, o->when);
+  for (int i = 0; i < o->n_stmts; i++) check_stmt(c, o, &o->stmt[i]);
+  for (int i = 0; i < o->n_results; i++) {
+    const Var *v = lang_var(c, o->result[i].name);
+    if (v && v->pending && strcmp(v->what, "result") == 0) lang_diag(c->x, o->result[i].loc, "no statement gives the result %s", o->result[i].name);
+  }
+}
+
+/* Variants of one op are called alike. */
+static void check_variants(Check *c, const OpDecl *o) {
+  const OpDecl *first = lang_op(c->m, o->name, 0);
+  if (first == o) return;
+  bool same = first->n_params == o->n_params && first->n_results == o->n_results;
+  for (int i = 0; same && i < o->n_params; i++) same = first->param[i].type.n_dims == o->param[i].type.n_dims;
+  for (int i = 0; same && i < o->n_results; i++) same = first->result[i].type.n_dims == o->result[i].type.n_dims;
+  if (!same) lang_diag(c->x, o->loc, "this %s takes or gives other things than the one at %s:%d: variants of an op are called alike", o->name, first->loc.file, first->loc.line);
+}
+
+void lang_check(LangCtx *x, Module *m) {
+  Check c = {.x = x, .m = m};
+  for (int i = 0; i < m->n_tables; i++) check_table(&c, m->table[i]);
+  for (int i = 0; i < m->n_fns; i++) check_fn(&c, m->fn[i]);
+  FnWalk w = {&c, ARENA_ARRAY(x->arena, int, (size_t)m->n_fns)};
+  for (int i = 0; i < m->n_fns; i++) fn_size(&w, i, 0);
+  for (int i = 0; i < m->n_formats; i++) check_format(&c, m->format[i]);
+  for (int i = 0; i < m->n_ops; i++) check_op(&c, m->op[i]);
+  for (int i = 0; i < m->n_ops; i++) check_variants(&c, m->op[i]);
+  for (int i = 0; i < m->n_models; i++) lang_check_model(&c, m->model[i]);
+}

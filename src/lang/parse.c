@@ -1,0 +1,694 @@
+/* The parser: one source's text in, its declarations out; a Pratt parser for expressions, one function per declaration.
+   After a mistake it says so once, runs on without speaking until the next statement or declaration (panic), and goes on there. Line ends
+   are blanks: a statement starts with a name followed by [ = or , and no operator is a name, so none is needed between statements.
+   Bounds: recursion and the height of every tree stay under LANG_MAX_DEPTH, so that whoever walks a tree may recurse. */
+#include <string.h>
+#include "lang/priv.h"
+
+typedef struct Parser {
+  LangCtx *x;
+  const char *file;
+  const Tok *tok;
+  int at;
+  int item;            /* where the current statement or declaration began */
+  int depth;
+  bool panic;
+} Parser;
+
+/* Every Expr made here is the head of one of these. */
+typedef struct Tall { Expr e; int height; } Tall;
+static int height(const Expr *e) { return ((const Tall *)(const void *)e)->height; }
+
+/* ---- tokens ---- */
+static const Tok *peek(const Parser *p) { return &p->tok[p->at]; }
+static Loc loc_of(const Parser *p, const Tok *t) { return (Loc){p->file, t->line, t->col}; }
+static Loc here(const Parser *p) { return loc_of(p, peek(p)); }
+static void next(Parser *p) { if (peek(p)->kind != TOK_EOF) p->at++; }
+
+static bool is_sym(const Tok *t, const char *s) { return t->kind == TOK_SYM && t->sym == LANG_SYM(s[0], s[0] ? s[1] : 0); }
+static bool is_word(const Tok *t, const char *w) { return t->kind == TOK_NAME && !strcmp(t->text, w); }
+static bool at_sym(const Parser *p, const char *s) { return !p->panic && is_sym(peek(p), s); }
+static bool at_word(const Parser *p, const char *w) { return !p->panic && is_word(peek(p), w); }
+
+static void fail(Parser *p, const char *expected) {
+  if (p->panic) return;
+  p->panic = true;
+  const Tok *t = peek(p);
+  if (t->kind == TOK_EOF) lang_diag(p->x, here(p), "expected %s, got the end of the text", expected);
+  else lang_diag(p->x, here(p), "expected %s, got %.*s", expected, MIN(t->n, 60), t->at);
+}
+
+static void fail_at(Parser *p, Loc at, const char *what) {
+  if (p->panic) return;
+  p->panic = true;
+  lang_diag(p->x, at, "%s", what);
+}
+
+static bool accept(Parser *p, const char *s) {
+  if (!at_sym(p, s)) return false;
+  next(p);
+  return true;
+}
+
+static bool accept_word(Parser *p, const char *w) {
+  if (!at_word(p, w)) return false;
+  next(p);
+  return true;
+}
+
+static void expect(Parser *p, const char *s) {
+  if (!accept(p, s)) fail(p, s);
+}
+
+static bool is_reserved(const char *name) { return !strcmp(name, "for") || !strcmp(name, "as") || !strcmp(name, "return"); }
+
+static const char *expect_name(Parser *p, const char *what) {
+  const Tok *t = peek(p);
+  if (p->panic || t->kind != TOK_NAME || is_reserved(t->text)) {
+    fail(p, what);
+    return "";
+  }
+  next(p);
+  return t->text;
+}
+
+static int64_t expect_int(Parser *p, const char *what) {
+  const Tok *t = peek(p);
+  if (p->panic || t->kind != TOK_INT) {
+    fail(p, what);
+    return 0;
+  }
+  next(p);
+  return t->ival;
+}
+
+static bool enter(Parser *p) {
+  if (p->depth >= LANG_MAX_DEPTH) fail_at(p, here(p), "this nests too deeply: at most 200 levels");
+  p->depth++;
+  return !p->panic;
+}
+static void leave(Parser *p) { p->depth--; }
+
+/* ---- expressions ---- */
+static Expr *parse_expr(Parser *p);
+static Expr *parse_binary(Parser *p, int min_prec);
+
+static Expr *node(Parser *p, ExprKind kind, ExprOp op, Loc at, Expr **arg, int n_args) {
+  Tall *t = ARENA_NEW(p->x->arena, Tall);
+  t->e = (Expr){.kind = kind, .op = op, .loc = at, .arg = arg, .n_args = n_args};
+  t->height = 1;
+  for (int i = 0; i < n_args; i++) t->height = MAX(t->height, height(arg[i]) + 1);
+  if (t->height > LANG_MAX_DEPTH) fail_at(p, at, "this expression is too deep: at most 200 levels; name a part of it");
+  return &t->e;
+}
+
+static Expr *node1(Parser *p, ExprKind kind, ExprOp op, Loc at, Expr *a) {
+  Expr **arg = ARENA_ARRAY(p->x->arena, Expr *, 1);
+  arg[0] = a;
+  return node(p, kind, op, at, arg, 1);
+}
+
+static Expr *node2(Parser *p, ExprKind kind, ExprOp op, Loc at, Expr *a, Expr *b) {
+  Expr **arg = ARENA_ARRAY(p->x->arena, Expr *, 2);
+  arg[0] = a;
+  arg[1] = b;
+  return node(p, kind, op, at, arg, 2);
+}
+
+static Expr *named(Parser *p, ExprKind kind, Loc at, const char *name) {
+  Expr *e = node(p, kind, OP_NONE, at, NULL, 0);
+  e->name = name;
+  return e;
+}
+
+/* Expressions up to the closing symbol, at least one; first goes before them when not NULL. */
+static Expr **parse_list(Parser *p, Expr *first, const char *close, int *n_out) {
+  Expr **arg = NULL;
+  int n = 0, cap = 0;
+  if (first) PUSH(p->x->arena, arg, n, cap, first);
+  if (first || !at_sym(p, close)) {
+    do PUSH(p->x->arena, arg, n, cap, parse_expr(p)); while (accept(p, ","));
+  }
+  if (!accept(p, close)) fail(p, close[0] == ')' ? ", or )" : ", or ]");
+  *n_out = n;
+  return arg;
+}
+
+static Binder parse_binder(Parser *p) {
+  Binder b = {.loc = here(p)};
+  b.name = expect_name(p, "the name of an index");
+  if (!accept(p, "<")) return b;
+  if (enter(p)) b.extent = parse_binary(p, lang_op_prec(OP_BOR));
+  leave(p);
+  return b;
+}
+
+/* max( and min( begin a reduction when a colon that is not of a ?: comes before their closing parenthesis. */
+static bool has_colon(const Parser *p) {
+  int depth = 0, pending = 0;
+  for (const Tok *t = peek(p) + 1; t->kind != TOK_EOF; t++) {
+    if (is_sym(t, "(") || is_sym(t, "[")) depth++;
+    else if (is_sym(t, ")") || is_sym(t, "]")) { if (depth-- == 0) return false; }
+    else if (is_sym(t, "{") || is_sym(t, "}")) return false;
+    else if (depth == 0 && is_sym(t, "?")) pending++;
+    else if (depth == 0 && is_sym(t, ":") && pending-- == 0) return true;
+  }
+  return false;
+}
+
+static Expr *parse_reduction(Parser *p, Loc at, ExprOp op) {
+  Binder *b = NULL;
+  int n = 0, cap = 0;
+  expect(p, "(");
+  do PUSH(p->x->arena, b, n, cap, parse_binder(p)); while (accept(p, ","));
+  if (!accept(p, ":")) fail(p, "< extent, or : and what is summed");
+  Expr *e = node1(p, EX_REDUCE, op, at, parse_expr(p));
+  if (!accept(p, ")")) fail(p, ")");
+  for (int i = 0; i < n; i++)
+    if (b[i].extent) ((Tall *)(void *)e)->height = MAX(height(e), height(b[i].extent) + 1);
+  e->binder = b;
+  e->n_binders = n;
+  return e;
+}
+
+static Expr *parse_primary(Parser *p) {
+  const Tok *t = peek(p);
+  Loc at = here(p);
+  if (accept(p, "(")) {
+    Expr *e = parse_expr(p);
+    expect(p, ")");
+    return e;
+  }
+  if (p->panic || t->kind == TOK_EOF || t->kind == TOK_SYM || (t->kind == TOK_NAME && is_reserved(t->text))) {
+    fail(p, "an expression");
+    return node(p, EX_INT, OP_NONE, at, NULL, 0);
+  }
+  next(p);
+  if (t->kind == TOK_NAME) {
+    ExprOp red = at_sym(p, "(") ? lang_reduction(t->text) : OP_NONE;
+    if (red && ((red != RED_MAX && red != RED_MIN) || has_colon(p))) return parse_reduction(p, at, red);
+    if (!accept(p, "(")) return named(p, EX_NAME, at, t->text);
+    int n;
+    Expr **arg = parse_list(p, NULL, ")", &n);
+    Expr *e = node(p, EX_CALL, OP_NONE, at, arg, n);
+    e->name = t->text;
+    return e;
+  }
+  Expr *e = named(p, t->kind == TOK_INT ? EX_INT : t->kind == TOK_FLOAT ? EX_FLOAT : EX_STR, at, t->kind == TOK_STR ? t->text : NULL);
+  e->ival = t->ival;
+  e->fval = t->fval;
+  return e;
+}
+
+static Expr *parse_postfix(Parser *p) {
+  Expr *e = parse_primary(p);
+  for (;;) {
+    Loc at = here(p);
+    int n;
+    if (accept(p, "[")) {
+      Expr **arg = parse_list(p, e, "]", &n);
+      e = node(p, EX_INDEX, OP_NONE, e->loc, arg, n);
+    } else if (accept(p, ".")) {
+      const char *name = expect_name(p, "a field's name");
+      e = node1(p, EX_FIELD, OP_NONE, at, e);
+      e->name = name;
+    } else if (accept_word(p, "as")) {
+      expect(p, "[");
+      Expr **arg = parse_list(p, e, "]", &n);
+      e = node(p, EX_AS, OP_NONE, at, arg, n);
+    } else {
+      return e;
+    }
+  }
+}
+
+static Expr *parse_prefix(Parser *p) {
+  const Tok *t = peek(p);
+  ExprOp op = !p->panic && t->kind == TOK_SYM ? lang_prefix(t->sym) : OP_NONE;
+  if (!op) return parse_postfix(p);
+  Loc at = here(p);
+  Expr *e = NULL;
+  if (enter(p)) {
+    next(p);
+    e = parse_prefix(p);
+  } else {
+    e = node(p, EX_INT, OP_NONE, at, NULL, 0);
+  }
+  leave(p);
+  return node1(p, EX_UNARY, op, at, e);
+}
+
+static Expr *parse_binary(Parser *p, int min_prec) {
+  Expr *e = parse_prefix(p);
+  while (!p->panic && peek(p)->kind == TOK_SYM) {
+    const LangInfix *in = lang_infix(peek(p)->sym);
+    if (!in || in->prec < min_prec) break;
+    Loc at = here(p);
+    next(p);
+    e = node2(p, EX_BINARY, in->op, at, e, parse_binary(p, in->prec + 1));
+  }
+  return e;
+}
+
+static Expr *parse_expr(Parser *p) {
+  Expr *e;
+  if (enter(p)) {
+    e = parse_binary(p, 1);
+    Loc at = here(p);
+    if (accept(p, "?")) {
+      Expr **arg = ARENA_ARRAY(p->x->arena, Expr *, 3);
+      arg[0] = e;
+      arg[1] = parse_expr(p);
+      if (!accept(p, ":")) fail(p, ": of ? :");
+      arg[2] = parse_expr(p);
+      e = node(p, EX_COND, OP_NONE, at, arg, 3);
+    }
+  } else {
+    e = node(p, EX_INT, OP_NONE, here(p), NULL, 0);
+  }
+  leave(p);
+  return e;
+}
+
+/* ---- going on after a mistake ---- */
+static const char *const decl_words[] = {"format", "table", "fn", "op", "model"};
+
+static bool at_decl(const Parser *p) {
+  const Tok *t = peek(p);
+  if (t->kind != TOK_NAME || !t->first || t[1].kind != TOK_NAME) return false;
+  for (size_t i = 0; i < COUNT_OF(decl_words); i++) if (!strcmp(t->text, decl_words[i])) return true;
+  return false;
+}
+
+/* To the next line that begins with a name in this block, the block's end, or a declaration at the margin. */
+static void resync(Parser *p) {
+  if (p->at == p->item) next(p);
+  for (int depth = 0; peek(p)->kind != TOK_EOF; next(p)) {
+    const Tok *t = peek(p);
+    if (at_decl(p) && t->col == 1) break;
+    if (is_sym(t, "{")) depth++;
+    else if (is_sym(t, "}") && depth-- == 0) break;
+    else if (depth == 0 && t->first && t->kind == TOK_NAME && p->at > p->item) break;
+  }
+  p->panic = false;
+}
+
+static void resync_decl(Parser *p) {
+  if (p->at == p->item) next(p);
+  for (int depth = 0; peek(p)->kind != TOK_EOF; next(p)) {
+    const Tok *t = peek(p);
+    if (at_decl(p) && (t->col == 1 || depth <= 0)) break;
+    if (is_sym(t, "{")) depth++;
+    else if (is_sym(t, "}")) depth--;
+  }
+  p->panic = false;
+}
+
+/* True while the block has another item; false once its } is eaten or cannot come. */
+static bool block_next(Parser *p) {
+  if (p->panic) resync(p);
+  p->item = p->at;
+  if (accept(p, "}")) return false;
+  if (peek(p)->kind == TOK_EOF || (at_decl(p) && peek(p)->col == 1)) {
+    fail(p, "} at the end of this block");
+    return false;
+  }
+  return true;
+}
+
+/* ---- declarations ---- */
+static TypeExpr parse_type(Parser *p) {
+  TypeExpr t = {.loc = here(p)};
+  t.elt = expect_name(p, "an element type (f32, i32, a format, or a capital letter for any format)");
+  if (accept(p, "[")) t.dim = parse_list(p, NULL, "]", &t.n_dims);
+  return t;
+}
+
+static Param parse_param(Parser *p, const char *what) {
+  Param r = {.loc = here(p)};
+  r.name = expect_name(p, what);
+  expect(p, ":");
+  r.type = parse_type(p);
+  return r;
+}
+
+static Param *parse_params(Parser *p, int *n_out) {
+  Param *param = NULL;
+  int n = 0, cap = 0;
+  expect(p, "(");
+  if (!at_sym(p, ")")) {
+    do PUSH(p->x->arena, param, n, cap, parse_param(p, "a parameter's name")); while (accept(p, ","));
+  }
+  if (!accept(p, ")")) fail(p, ", or )");
+  *n_out = n;
+  return param;
+}
+
+/* Bytes of a named scalar kind; an unknown one is told here, since offsets depend on it. */
+static const LangScalar *parse_scalar(Parser *p) {
+  Loc at = here(p);
+  const char *name = expect_name(p, "a scalar kind");
+  const LangScalar *s = p->panic ? NULL : lang_scalar(name);
+  if (!s && !p->panic) lang_diag_near(p->x, at, name, lang_scalar_names, lang_n_scalars, "unknown scalar kind %s", name);
+  return s ? s : lang_scalar(lang_scalar_names[0]);
+}
+
+static Field parse_field(Parser *p) {
+  Field f = {.loc = here(p), .count = 1};
+  f.name = expect_name(p, "a field's name");
+  expect(p, ":");
+  f.elt = parse_scalar(p)->name;
+  if (accept(p, "[")) {
+    f.is_array = true;
+    f.count = expect_int(p, "the number of elements");
+    expect(p, "]");
+  }
+  expect(p, "@");
+  f.offset = expect_int(p, "the field's offset in bytes");
+  return f;
+}
+
+static FormatFn parse_format_fn(Parser *p) {
+  FormatFn f = {.loc = here(p)};
+  f.name = expect_name(p, "a name");
+  if (accept(p, "(")) {
+    f.arg = expect_name(p, "the name of the element's index");
+    expect(p, ")");
+  }
+  if (!accept(p, "=")) fail(p, f.arg ? "=" : "= or (i) = or a field's : type @offset");
+  f.value = parse_expr(p);
+  return f;
+}
+
+static void parse_encode(Parser *p, FormatDecl *f) {
+  int cap = 0;
+  expect(p, "{");
+  while (!p->panic && block_next(p)) PUSH(p->x->arena, f->encode, f->n_encodes, cap, parse_format_fn(p));
+}
+
+static FormatDecl *parse_format(Parser *p) {
+  FormatDecl *f = ARENA_NEW(p->x->arena, FormatDecl);
+  int cap_fields = 0, cap_fns = 0;
+  f->loc = here(p);
+  f->name = expect_name(p, "the format's name");
+  f->gguf_id = -1;
+  if (accept(p, ":")) {
+    if (!accept_word(p, "gguf")) fail(p, "gguf and its number");
+    f->gguf_id = expect_int(p, "the format's number in GGUF files");
+  }
+  expect(p, "{");
+  while (!p->panic && block_next(p)) {
+    const Tok *t = peek(p), *after = t->kind == TOK_EOF ? t : t + 1;
+    if (after->kind == TOK_INT && accept_word(p, "block")) f->block = expect_int(p, "elements in a block");
+    else if (after->kind == TOK_INT && accept_word(p, "bytes")) f->n_bytes = expect_int(p, "bytes in a block");
+    else if (is_sym(after, "{") && accept_word(p, "encode")) parse_encode(p, f);
+    else if (is_sym(after, ":")) PUSH(p->x->arena, f->field, f->n_fields, cap_fields, parse_field(p));
+    else PUSH(p->x->arena, f->fn, f->n_fns, cap_fns, parse_format_fn(p));
+    if (p->panic) resync(p);
+  }
+  return f;
+}
+
+static double parse_number(Parser *p) {
+  bool neg = accept(p, "-");
+  const Tok *t = peek(p);
+  if (p->panic || (t->kind != TOK_INT && t->kind != TOK_FLOAT)) {
+    fail(p, "a number");
+    return 0;
+  }
+  next(p);
+  double v = t->kind == TOK_INT ? (double)t->ival : t->fval;
+  return neg ? -v : v;
+}
+
+static TableDecl *parse_table(Parser *p) {
+  TableDecl *t = ARENA_NEW(p->x->arena, TableDecl);
+  int cap = 0;
+  t->loc = here(p);
+  t->name = expect_name(p, "the table's name");
+  expect(p, ":");
+  t->elt = parse_scalar(p)->name;
+  expect(p, "=");
+  expect(p, "[");
+  do {
+    if (at_sym(p, "]") && t->n_values) break;
+    PUSH(p->x->arena, t->value, t->n_values, cap, parse_number(p));
+  } while (accept(p, ","));
+  if (!accept(p, "]")) fail(p, ", or ]");
+  return t;
+}
+
+static Stmt parse_let(Parser *p) {
+  Stmt s = {.loc = here(p)};
+  s.name = expect_name(p, "a name, or return and the result");
+  expect(p, "=");
+  s.rhs = parse_expr(p);
+  return s;
+}
+
+static FnDecl *parse_fn(Parser *p) {
+  FnDecl *f = ARENA_NEW(p->x->arena, FnDecl);
+  int cap = 0;
+  f->loc = here(p);
+  f->name = expect_name(p, "the function's name");
+  f->param = parse_params(p, &f->n_params);
+  expect(p, "->");
+  f->result = parse_type(p);
+  if (accept(p, "=")) {
+    f->value = parse_expr(p);
+    return f;
+  }
+  if (!accept(p, "{")) fail(p, "= and an expression, or { and statements");
+  while (!p->panic && block_next(p)) {
+    Loc at = here(p);
+    if (f->value) fail_at(p, at, "nothing may follow return");
+    else if (accept_word(p, "return")) f->value = parse_expr(p);
+    else PUSH(p->x->arena, f->let, f->n_lets, cap, parse_let(p));
+    if (p->panic) resync(p);
+  }
+  if (!f->value) fail_at(p, f->loc, "this function returns nothing: end it with return and an expression");
+  return f;
+}
+
+static Stmt parse_stmt(Parser *p) {
+  Stmt s = {.loc = here(p)};
+  int cap = 0;
+  s.name = expect_name(p, "a statement");
+  if (accept(p, "[")) s.index = parse_list(p, NULL, "]", &s.n_index);
+  if (!accept(p, "=")) fail(p, s.index ? "=" : "[ or =");
+  s.rhs = parse_expr(p);
+  if (!accept_word(p, "for")) return s;
+  do {
+    Binder b = parse_binder(p);
+    if (!b.extent) fail(p, "< and the index's range");
+    PUSH(p->x->arena, s.axis, s.n_axes, cap, b);
+  } while (accept(p, ","));
+  return s;
+}
+
+static OpDecl *parse_op(Parser *p) {
+  OpDecl *o = ARENA_NEW(p->x->arena, OpDecl);
+  int cap_results = 0, cap_stmts = 0;
+  o->loc = here(p);
+  o->name = expect_name(p, "the operation's name");
+  o->param = parse_params(p, &o->n_params);
+  expect(p, "->");
+  do PUSH(p->x->arena, o->result, o->n_results, cap_results, parse_param(p, "a result's name")); while (accept(p, ","));
+  if (accept_word(p, "for")) o->precision = expect_name(p, "the precision's name");
+  if (accept_word(p, "when")) o->when = parse_expr(p);
+  if (!accept(p, "{")) fail(p, "for and a precision, when and a condition, or {");
+  while (!p->panic && block_next(p)) {
+    PUSH(p->x->arena, o->stmt, o->n_stmts, cap_stmts, parse_stmt(p));
+    if (p->panic) resync(p);
+  }
+  return o;
+}
+
+/* ---- models ---- */
+static const char **parse_strings(Parser *p, const char *sep, int *n_out) {
+  const char **s = NULL;
+  int n = 0, cap = 0;
+  do {
+    const Tok *t = peek(p);
+    if (p->panic || t->kind != TOK_STR) {
+      fail(p, "a string");
+      break;
+    }
+    next(p);
+    PUSH(p->x->arena, s, n, cap, t->text);
+  } while (accept(p, sep));
+  *n_out = n;
+  return s;
+}
+
+static void parse_file(Parser *p, ModelDecl *m) {
+  Loc at = here(p);
+  bool gguf = accept_word(p, "gguf");
+  if (!gguf && !accept_word(p, "hf")) fail(p, "gguf or hf");
+  if ((gguf && m->n_gguf_archs) || (!gguf && m->n_hf_archs)) fail_at(p, at, "this kind of file is already given: put all its names in one line, with commas");
+  if (gguf) m->gguf_arch = parse_strings(p, ",", &m->n_gguf_archs);
+  else if (!p->panic) m->hf_arch = parse_strings(p, ",", &m->n_hf_archs);
+}
+
+static HyperDecl parse_hyper(Parser *p) {
+  HyperDecl h = {.loc = here(p)};
+  h.name = expect_name(p, "the hyperparameter's name");
+  if (accept(p, "[")) {
+    h.axis = (Binder){.loc = here(p)};
+    h.axis.name = expect_name(p, "the name of an index");
+    expect(p, "]");
+  }
+  expect(p, "=");
+  h.value = parse_expr(p);
+  Loc at = here(p);
+  if (!accept_word(p, "for")) {
+    if (h.axis.name && !p->panic) fail(p, "for, the index and its range");
+    return h;
+  }
+  Binder b = parse_binder(p);
+  if (!p->panic && (!h.axis.name || strcmp(b.name, h.axis.name))) fail_at(p, at, "for must name the index in the brackets");
+  if (!b.extent) fail(p, "< and the index's range");
+  h.axis.extent = b.extent;
+  return h;
+}
+
+static TensorDecl parse_tensor(Parser *p) {
+  TensorDecl t = {.loc = here(p)};
+  t.name = expect_name(p, "the tensor's name");
+  expect(p, ":");
+  t.type = parse_type(p);
+  expect(p, "=");
+  t.source = parse_strings(p, "|", &t.n_sources);
+  if (accept_word(p, "rows")) {
+    t.row_name = expect_name(p, "the name of a row");
+    expect(p, "->");
+    t.row = parse_expr(p);
+  }
+  if (accept_word(p, "else")) t.otherwise = parse_prefix(p);
+  return t;
+}
+
+static StateDecl parse_state(Parser *p) {
+  StateDecl s = {.loc = here(p)};
+  s.name = expect_name(p, "the state's name");
+  expect(p, ":");
+  s.type = parse_type(p);
+  return s;
+}
+
+static LayerDecl parse_layer(Parser *p) {
+  LayerDecl l = {.loc = here(p)};
+  int cap_tensors = 0, cap_states = 0;
+  l.name = expect_name(p, "the layer's name");
+  expect(p, "(");
+  Binder b = parse_binder(p);
+  if (!b.extent) fail(p, "< and the number of layers");
+  l.var = b.name;
+  l.count = b.extent;
+  expect(p, ")");
+  expect(p, "{");
+  while (!p->panic && block_next(p)) {
+    if (accept_word(p, "tensor")) PUSH(p->x->arena, l.tensor, l.n_tensors, cap_tensors, parse_tensor(p));
+    else if (accept_word(p, "state")) PUSH(p->x->arena, l.state, l.n_states, cap_states, parse_state(p));
+    else fail(p, "tensor or state");
+    if (p->panic) resync(p);
+  }
+  return l;
+}
+
+static Expr *parse_target(Parser *p) {
+  Expr *e = named(p, EX_NAME, here(p), expect_name(p, "a statement"));
+  Loc at = here(p);
+  if (!accept(p, ".")) return e;
+  const char *name = expect_name(p, "the name of a state");
+  e = node1(p, EX_FIELD, OP_NONE, at, e);
+  e->name = name;
+  return e;
+}
+
+static GraphStmt *parse_graph_block(Parser *p, Expr **result, int *n_out);
+
+static GraphStmt parse_graph_stmt(Parser *p) {
+  GraphStmt s = {.loc = here(p)};
+  if (accept_word(p, "for")) {
+    s.var = expect_name(p, "a name for the layer");
+    if (!accept_word(p, "in")) fail(p, "in and a layer's name");
+    s.layer = expect_name(p, "a layer's name");
+    expect(p, "{");
+    if (enter(p)) s.body = parse_graph_block(p, NULL, &s.n_body);
+    leave(p);
+    return s;
+  }
+  int cap = 0;
+  do PUSH(p->x->arena, s.target, s.n_targets, cap, parse_target(p)); while (accept(p, ","));
+  if (!accept(p, "=")) fail(p, "= or ,");
+  s.rhs = parse_expr(p);
+  return s;
+}
+
+/* Up to and with the closing brace; return is taken where result is not NULL. */
+static GraphStmt *parse_graph_block(Parser *p, Expr **result, int *n_out) {
+  GraphStmt *stmt = NULL;
+  int n = 0, cap = 0;
+  while (!p->panic && block_next(p)) {
+    Loc at = here(p);
+    if (result && *result) fail_at(p, at, "nothing may follow return");
+    else if (!at_word(p, "return")) PUSH(p->x->arena, stmt, n, cap, parse_graph_stmt(p));
+    else if (!result) fail_at(p, at, "return stands at the end of the graph, not in a loop");
+    else if (accept_word(p, "return")) *result = parse_expr(p);
+    if (p->panic) resync(p);
+  }
+  *n_out = n;
+  return stmt;
+}
+
+static void parse_graph(Parser *p, ModelDecl *m, Loc at) {
+  if (m->result) fail_at(p, at, "a model has one graph");
+  m->param = parse_params(p, &m->n_params);
+  expect(p, "{");
+  m->graph = parse_graph_block(p, &m->result, &m->n_graph);
+  if (!m->result) fail_at(p, at, "this graph returns nothing: end it with return and an expression");
+}
+
+static ModelDecl *parse_model(Parser *p) {
+  ModelDecl *m = ARENA_NEW(p->x->arena, ModelDecl);
+  Arena *a = p->x->arena;
+  int cap_hypers = 0, cap_tensors = 0, cap_layers = 0;
+  m->loc = here(p);
+  m->name = expect_name(p, "the model's name");
+  expect(p, "{");
+  while (!p->panic && block_next(p)) {
+    Loc at = here(p);
+    if (accept_word(p, "file")) parse_file(p, m);
+    else if (accept_word(p, "hyper")) PUSH(a, m->hyper, m->n_hypers, cap_hypers, parse_hyper(p));
+    else if (accept_word(p, "tensor")) PUSH(a, m->tensor, m->n_tensors, cap_tensors, parse_tensor(p));
+    else if (accept_word(p, "layer")) PUSH(a, m->layer, m->n_layers, cap_layers, parse_layer(p));
+    else if (accept_word(p, "graph")) parse_graph(p, m, at);
+    else fail(p, "file, hyper, tensor, layer or graph");
+    if (p->panic) resync(p);
+  }
+  if (!m->result) fail_at(p, m->loc, "this model has no graph");
+  return m;
+}
+
+static void parse_decl(Parser *p, Unit *u) {
+  Arena *a = p->x->arena;
+  if (accept_word(p, "format")) PUSH(a, u->format, u->n_formats, u->cap_formats, parse_format(p));
+  else if (accept_word(p, "table")) PUSH(a, u->table, u->n_tables, u->cap_tables, parse_table(p));
+  else if (accept_word(p, "fn")) PUSH(a, u->fn, u->n_fns, u->cap_fns, parse_fn(p));
+  else if (accept_word(p, "op")) PUSH(a, u->op, u->n_ops, u->cap_ops, parse_op(p));
+  else if (accept_word(p, "model")) PUSH(a, u->model, u->n_models, u->cap_models, parse_model(p));
+  else fail(p, "a declaration (format, table, fn, op or model)");
+}
+
+void lang_parse(LangCtx *x, const Source *src, Unit *u) {
+  Tok *tok;
+  lang_lex(x, src, &tok);
+  Parser p = {.x = x, .file = src->file, .tok = tok};
+  while (peek(&p)->kind != TOK_EOF && x->n_diags < LANG_MAX_DIAGS) {
+    p.item = p.at;
+    p.depth = 0;
+    parse_decl(&p, u);
+    if (p.panic) resync_decl(&p);
+  }
+}

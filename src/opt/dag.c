@@ -1,0 +1,288 @@
+/* The expression DAG: nodes are hash-consed, so equal expressions are one node and comparing is comparing numbers. Folding happens as nodes
+   are made and never changes a bit of a float result. In: constants, axes, loads. Out: node numbers that stay valid as long as the arena. */
+#include <math.h>
+#include <string.h>
+#include "opt/opt.h"
+
+static const struct { const char *name; int n_args; char type; } dxops[DXO_COUNT] = {
+  {"none", 0, 'I'},
+#define DXOP(name, n_args, type, meaning) {#name, n_args, #type[0]},
+#include "opt/dxops.def"
+#undef DXOP
+};
+
+Dag *dag_new(Arena *a) {
+  Dag *d = ARENA_NEW(a, Dag);
+  d->arena = a;
+  d->n_table = 1 << 12;
+  d->table = ARENA_ARRAY(a, Dx, d->n_table);
+  PUSH(a, d->node, d->n, d->cap, (DxNode){0});
+  return d;
+}
+
+static uint64_t node_hash(const DxNode *n) {
+  uint32_t f;
+  memcpy(&f, &n->fval, sizeof f);
+  uint64_t h = (uint64_t)n->kind | (uint64_t)n->op << 8 | (uint64_t)n->type << 16 | (uint64_t)n->n_args << 24 | (uint64_t)f << 32;
+  h = (h ^ (uint64_t)n->ival * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+  for (int i = 0; i < n->n_args; i++) h = (h ^ h >> 31 ^ (uint64_t)n->arg[i]) * 0xc4ceb9fe1a85ec53u;
+  return h ^ h >> 29;
+}
+
+static bool node_same(const DxNode *a, const DxNode *b) {
+  if (a->kind != b->kind || a->op != b->op || a->type != b->type || a->n_args != b->n_args || a->ival != b->ival) return false;
+  if (f32_to_bits(a->fval) != f32_to_bits(b->fval)) return false;
+  return memcmp(a->arg, b->arg, sizeof(Dx) * a->n_args) == 0;
+}
+
+static void table_grow(Dag *d) {
+  d->n_table *= 2;
+  d->table = ARENA_ARRAY(d->arena, Dx, d->n_table);
+  for (Dx x = 1; x < d->n; x++) {
+    uint64_t i = node_hash(&d->node[x]) & (uint64_t)(d->n_table - 1);
+    while (d->table[i]) i = (i + 1) & (uint64_t)(d->n_table - 1);
+    d->table[i] = x;
+  }
+}
+
+static uint32_t axes_of(const Dag *d, const DxNode *n) {
+  uint32_t m = n->kind == DX_AXIS ? 1u << n->ival : 0;
+  for (int i = 0; i < n->n_args; i++) m |= d->node[n->arg[i]].axes;
+  if (n->kind == DX_RED) m = d->node[n->arg[0]].axes | (d->node[n->arg[1]].axes & ~(1u << n->ival));
+  return m;
+}
+
+static Dx intern(Dag *d, DxNode n) {
+  if (d->n * 2 > d->n_table) table_grow(d);
+  uint64_t i = node_hash(&n) & (uint64_t)(d->n_table - 1);
+  for (; d->table[i]; i = (i + 1) & (uint64_t)(d->n_table - 1))
+    if (node_same(&d->node[d->table[i]], &n)) return d->table[i];
+  n.axes = axes_of(d, &n);
+  d->table[i] = d->n;
+  PUSH(d->arena, d->node, d->n, d->cap, n);
+  return d->n - 1;
+}
+
+Dx dx_int(Dag *d, int64_t v) { return intern(d, (DxNode){.kind = DX_INT, .type = DT_INT, .ival = v}); }
+Dx dx_flt(Dag *d, float v) { return intern(d, (DxNode){.kind = DX_FLT, .type = DT_F32, .fval = v}); }
+Dx dx_axis(Dag *d, int axis) { return intern(d, (DxNode){.kind = DX_AXIS, .type = DT_INT, .ival = axis}); }
+
+bool dx_is_int(const Dag *d, Dx x, int64_t *v) {
+  if (d->node[x].kind != DX_INT) return false;
+  if (v) *v = d->node[x].ival;
+  return true;
+}
+
+static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a; }
+
+static bool fold_int2(DxOp op, int64_t a, int64_t b, int64_t *r) {
+  switch (op) {
+    case DXO_ADD: *r = a + b; return true;
+    case DXO_SUB: *r = a - b; return true;
+    case DXO_MUL: *r = a * b; return true;
+    case DXO_DIV: if (b <= 0 || a < 0) return false; *r = a / b; return true;
+    case DXO_MOD: if (b <= 0 || a < 0) return false; *r = a % b; return true;
+    case DXO_AND: *r = a & b; return true;
+    case DXO_OR: *r = a | b; return true;
+    case DXO_XOR: *r = a ^ b; return true;
+    case DXO_SHL: if (b < 0 || b > 62) return false; *r = (int64_t)((uint64_t)a << b); return true;
+    case DXO_SHR: if (b < 0 || b > 62) return false; *r = a >> b; return true;
+    case DXO_MIN: *r = a < b ? a : b; return true;
+    case DXO_MAX: *r = a > b ? a : b; return true;
+    case DXO_GCD: if (a < 0 || b < 0) return false; *r = gcd64(a, b); return true;
+    case DXO_EQ: *r = a == b; return true;
+    case DXO_NE: *r = a != b; return true;
+    case DXO_LT: *r = a < b; return true;
+    case DXO_LE: *r = a <= b; return true;
+    case DXO_GT: *r = a > b; return true;
+    case DXO_GE: *r = a >= b; return true;
+    case DXO_LAND: *r = a && b; return true;
+    case DXO_LOR: *r = a || b; return true;
+    default: return false;
+  }
+}
+
+/* Integer identities: x+0, x-0, x*1, x*0, x/1, x%1, x&~0 are left out where they would need ranges. */
+static Dx simplify_int2(Dag *d, DxOp op, Dx a, Dx b) {
+  int64_t v;
+  if (dx_is_int(d, a, &v)) {
+    if (v == 0 && (op == DXO_ADD || op == DXO_OR || op == DXO_XOR)) return b;
+    if (v == 0 && (op == DXO_MUL || op == DXO_AND || op == DXO_DIV || op == DXO_MOD || op == DXO_SHL || op == DXO_SHR)) return a;
+    if (v == 1 && op == DXO_MUL) return b;
+  }
+  if (dx_is_int(d, b, &v)) {
+    if (v == 0 && (op == DXO_ADD || op == DXO_SUB || op == DXO_OR || op == DXO_XOR || op == DXO_SHL || op == DXO_SHR)) return a;
+    if (v == 0 && (op == DXO_MUL || op == DXO_AND)) return b;
+    if (v == 1 && (op == DXO_MUL || op == DXO_DIV)) return a;
+    if (v == 1 && op == DXO_MOD) return dx_int(d, 0);
+  }
+  return 0;
+}
+
+static DxType op_type(const Dag *d, const DxNode *n) {
+  char t = dxops[n->op].type;
+  if (t == 'S') return (DxType)d->node[n->arg[n->op == DXO_COND ? 1 : 0]].type;
+  return t == 'F' ? DT_F32 : t == 'B' ? DT_BOOL : DT_INT;
+}
+
+static bool all_int(const Dag *d, const DxNode *n) {
+  for (int i = 0; i < n->n_args; i++) if (d->node[n->arg[i]].kind != DX_INT) return false;
+  return true;
+}
+
+static Dx fold(Dag *d, DxNode *n) {
+  const DxNode *a = &d->node[n->arg[0]];
+  int64_t r;
+  if (n->op == DXO_COND && a->kind == DX_INT) return a->ival ? n->arg[1] : n->arg[2];
+  if (n->op == DXO_COND && n->arg[1] == n->arg[2]) return n->arg[1];
+  if (n->n_args == 2 && all_int(d, n) && fold_int2((DxOp)n->op, a->ival, d->node[n->arg[1]].ival, &r)) {
+    Dx x = dx_int(d, r);
+    if (op_type(d, n) == DT_BOOL) x = intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = r});
+    return x;
+  }
+  if (n->op == DXO_TOF && a->kind == DX_INT) return dx_flt(d, (float)a->ival);
+  if (n->op == DXO_NEG && a->kind == DX_INT) return dx_int(d, -a->ival);
+  if (n->op == DXO_NEG && a->kind == DX_FLT) return dx_flt(d, -a->fval);
+  if (n->op == DXO_LNOT && a->kind == DX_INT) return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = !a->ival});
+  if (n->op == DXO_SQRT && a->kind == DX_FLT) return dx_flt(d, sqrtf(a->fval));
+  if (n->op == DXO_DIV && a->kind == DX_FLT && d->node[n->arg[1]].kind == DX_FLT) return dx_flt(d, a->fval / d->node[n->arg[1]].fval);
+  if (n->n_args == 2 && a->type == DT_INT) return simplify_int2(d, (DxOp)n->op, n->arg[0], n->arg[1]);
+  return 0;
+}
+
+Dx dx_node(Dag *d, DxNode n) {
+  if (n.kind == DX_OP) {
+    Dx f = fold(d, &n);
+    if (f) return f;
+    n.type = (uint8_t)op_type(d, &n);
+  }
+  return intern(d, n);
+}
+
+Dx dx_to_f32(Dag *d, Dx a) { return d->node[a].type == DT_F32 ? a : dx_op1(d, DXO_TOF, a); }
+
+Dx dx_op1(Dag *d, DxOp op, Dx a) {
+  if (op == DXO_TOF && d->node[a].type == DT_F32) return a;
+  if (op == DXO_TOI && d->node[a].type != DT_F32) return a;
+  return dx_node(d, (DxNode){.kind = DX_OP, .op = (uint8_t)op, .n_args = 1, .arg = {a}});
+}
+
+static bool mixes(DxOp op) { return dxops[op].type == 'S' || (dxops[op].type == 'B' && op != DXO_LAND && op != DXO_LOR); }
+
+Dx dx_op2(Dag *d, DxOp op, Dx a, Dx b) {
+  if (mixes(op) && d->node[a].type != d->node[b].type) {
+    a = dx_to_f32(d, a);
+    b = dx_to_f32(d, b);
+  }
+  return dx_node(d, (DxNode){.kind = DX_OP, .op = (uint8_t)op, .n_args = 2, .arg = {a, b}});
+}
+
+Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c) {
+  if (op == DXO_COND && d->node[b].type != d->node[c].type) {
+    b = dx_to_f32(d, b);
+    c = dx_to_f32(d, c);
+  }
+  if (op == DXO_FMA) {
+    a = dx_to_f32(d, a);
+    b = dx_to_f32(d, b);
+    c = dx_to_f32(d, c);
+  }
+  return dx_node(d, (DxNode){.kind = DX_OP, .op = (uint8_t)op, .n_args = 3, .arg = {a, b, c}});
+}
+
+static const DxRange RANGE_ANY = {-((int64_t)1 << 40), (int64_t)1 << 40};
+
+static int64_t ones_above(int64_t v) {
+  int64_t m = 1;
+  while (m <= v) m <<= 1;
+  return m - 1;
+}
+
+static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) {
+  DxRange a = dx_range(d, n->arg[0], axis_max), b = n->n_args > 1 ? dx_range(d, n->arg[1], axis_max) : a;
+  bool nonneg = a.lo >= 0 && b.lo >= 0;
+  int64_t p[4];
+  switch (n->op) {
+    case DXO_ADD: return (DxRange){a.lo + b.lo, a.hi + b.hi};
+    case DXO_SUB: return (DxRange){a.lo - b.hi, a.hi - b.lo};
+    case DXO_NEG: return (DxRange){-a.hi, -a.lo};
+    case DXO_MUL:
+      if (a.hi > 1 << 24 || b.hi > 1 << 24 || a.lo < -(1 << 24) || b.lo < -(1 << 24)) return RANGE_ANY;
+      p[0] = a.lo * b.lo, p[1] = a.lo * b.hi, p[2] = a.hi * b.lo, p[3] = a.hi * b.hi;
+      return (DxRange){MIN(MIN(p[0], p[1]), MIN(p[2], p[3])), MAX(MAX(p[0], p[1]), MAX(p[2], p[3]))};
+    case DXO_DIV: return nonneg && b.lo > 0 ? (DxRange){a.lo / b.hi, a.hi / b.lo} : RANGE_ANY;
+    case DXO_MOD: return nonneg && b.lo > 0 ? (DxRange){0, MIN(a.hi, b.hi - 1)} : RANGE_ANY;
+    case DXO_AND: return b.lo >= 0 ? (DxRange){0, nonneg ? MIN(a.hi, b.hi) : b.hi} : a.lo >= 0 ? (DxRange){0, a.hi} : RANGE_ANY;
+    case DXO_OR: case DXO_XOR: return nonneg ? (DxRange){0, ones_above(MAX(a.hi, b.hi))} : RANGE_ANY;
+    case DXO_SHL: return a.lo >= 0 && b.lo >= 0 && b.hi < 24 && a.hi < 1 << 24 ? (DxRange){a.lo << b.lo, a.hi << b.hi} : RANGE_ANY;
+    case DXO_SHR: return b.lo >= 0 && b.hi < 40 && a.lo >= 0 ? (DxRange){a.lo >> b.hi, a.hi >> b.lo} : RANGE_ANY;
+    case DXO_MIN: return (DxRange){MIN(a.lo, b.lo), MIN(a.hi, b.hi)};
+    case DXO_MAX: return (DxRange){MAX(a.lo, b.lo), MAX(a.hi, b.hi)};
+    case DXO_I8: return (DxRange){-128, 127};
+    case DXO_COND: {
+      DxRange c = dx_range(d, n->arg[2], axis_max);
+      return (DxRange){MIN(b.lo, c.lo), MAX(b.hi, c.hi)};
+    }
+    default: return RANGE_ANY;
+  }
+}
+
+DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
+  const DxNode *n = &d->node[x];
+  switch (n->kind) {
+    case DX_INT: return (DxRange){n->ival, n->ival};
+    case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
+    case DX_SYM: return (DxRange){0, RANGE_ANY.hi};
+    case DX_FIELD:
+      switch (n->op) {
+        case IR_M_u8: return (DxRange){0, 255};
+        case IR_M_i8: return (DxRange){-128, 127};
+        case IR_M_u16: return (DxRange){0, 65535};
+        case IR_M_i16: return (DxRange){-32768, 32767};
+        default: return (DxRange){0, 0xffffffffll};
+      }
+    case DX_OP: return range_op(d, n, axis_max);
+    default: return RANGE_ANY;
+  }
+}
+
+static Dx rewrite(Dag *d, Dx x, DxMap map, void *ctx, Dx *memo, int n_memo) {
+  if (x < n_memo && memo[x]) return memo[x];
+  Dx r = map(ctx, x);
+  if (!r) {
+    DxNode n = d->node[x];
+    for (int i = 0; i < n.n_args; i++) n.arg[i] = rewrite(d, d->node[x].arg[i], map, ctx, memo, n_memo);
+    r = n.n_args ? dx_node(d, n) : x;
+  }
+  if (x < n_memo) memo[x] = r;
+  return r;
+}
+
+Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx) {
+  Arena *tmp = arena_new("compile");
+  Dx *memo = ARENA_ARRAY(tmp, Dx, d->n);
+  Dx r = rewrite(d, x, map, ctx, memo, d->n);
+  arena_free(tmp);
+  return r;
+}
+
+void dx_print(const Dag *d, Dx x, Str *out) {
+  static const char *const wgt[] = {"", ".code", ".scale", ".offset"};
+  const DxNode *n = &d->node[x];
+  switch (n->kind) {
+    case DX_INT: str_addf(out, "%lld", (long long)n->ival); return;
+    case DX_FLT: str_addf(out, "%.9g", (double)n->fval); return;
+    case DX_AXIS: str_addf(out, n->ival < DX_BINDER ? "i%d" : "k%d", (int)(n->ival % DX_BINDER)); return;
+    case DX_SYM: str_addf(out, "S%d", (int)n->ival); return;
+    case DX_FIELD: str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival); return;
+    case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
+    case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, n->kind == DX_WGT ? wgt[n->op] : ""); break;
+    case DX_RED: str_addf(out, "red%d(k%d < ", n->op, (int)(n->ival % DX_BINDER)); break;
+    default: str_addf(out, "%s(", dxops[n->op].name); break;
+  }
+  for (int i = 0; i < n->n_args; i++) {
+    if (i) str_add(out, n->kind == DX_RED ? ": " : ", ");
+    dx_print(d, n->arg[i], out);
+  }
+  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT ? "]" : ")");
+}

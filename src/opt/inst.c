@@ -1,0 +1,455 @@
+/* Instantiation: an op's text, with dimensions and formats filled in, becomes statements over buffers. Functions are expanded where they
+   are called, scalar lets are replaced by their values, dimensions that are known become constants. In: a checked Module and arguments.
+   Out: statements appended to the program. Errors name the op, the parameter, what was got and what was expected. */
+#include <string.h>
+#include "opt/opt.h"
+
+typedef struct Binding { const char *name; enum { BIND_VALUE, BIND_BUF } kind; Dx value; int buf; } Binding;
+typedef struct Scope {
+  Tp *p;
+  Binding item[128]; int n;
+  int depth;                /* of reductions around the expression */
+  int fn_depth;
+  const char *op;
+  Err *err;
+} Scope;
+enum { MAX_FN_DEPTH = 40 };
+
+static Dx fail(Scope *s, Err *e) {
+  if (s->err) err_free(e);
+  else s->err = e;
+  return dx_int(s->p->dag, 0);
+}
+
+static void bind(Scope *s, Binding b) {
+  if (s->n == (int)COUNT_OF(s->item)) fail(s, err_new(ERR_LIMIT, "op %s: more than %zu names in scope", s->op, COUNT_OF(s->item)));
+  else s->item[s->n++] = b;
+}
+
+static const Binding *lookup(const Scope *s, const char *name) {
+  for (int i = s->n - 1; i >= 0; i--) if (!strcmp(s->item[i].name, name)) return &s->item[i];
+  return NULL;
+}
+
+Tp *tp_new(Arena *a, const Module *m, const char *precision) {
+  Tp *p = ARENA_NEW(a, Tp);
+  *p = (Tp){.arena = a, .dag = dag_new(a), .module = m, .precision = precision};
+  return p;
+}
+
+int tp_sym(Tp *p, const char *name) {
+  for (int i = 0; i < p->n_syms; i++) if (!strcmp(p->sym[i].name, name)) return i;
+  PUSH(p->arena, p->sym, p->n_syms, p->cap_syms, (TpSym){name});
+  return p->n_syms - 1;
+}
+
+int tp_buf(Tp *p, TpBuf b) {
+  b.alias = p->n_bufs;
+  b.local = -1;
+  PUSH(p->arena, p->buf, p->n_bufs, p->cap_bufs, b);
+  return p->n_bufs - 1;
+}
+
+int tp_view(Tp *p, int buf, const Dx *dim, int n_dims) {
+  TpBuf b = p->buf[buf];
+  b.n_dims = n_dims;
+  memcpy(b.dim, dim, sizeof(Dx) * (size_t)n_dims);
+  PUSH(p->arena, p->buf, p->n_bufs, p->cap_bufs, b);
+  return p->n_bufs - 1;
+}
+
+Err *tp_form(Tp *p, const char *format, FormatForm **out) {
+  for (int i = 0; i < p->n_forms; i++) {
+    if (!strcmp(p->form[i]->decl->name, format)) { *out = p->form[i]; return NULL; }
+  }
+  const FormatDecl *f = lang_format(p->module, format);
+  if (!f) return err_new(ERR_NOT_FOUND, "format '%s': no such format", format);
+  TRY(format_analyze(p->arena, p->module, f, out));
+  PUSH(p->arena, p->form, p->n_forms, p->cap_forms, *out);
+  return NULL;
+}
+
+static int64_t buf_dim_product(const Tp *p, const TpBuf *b, int from, const int64_t *sym) {
+  int64_t n = 1;
+  for (int i = from; i < b->n_dims; i++) {
+    const DxNode *d = &p->dag->node[b->dim[i]];
+    CHECK(d->kind == DX_INT || sym, "buffer %s: inner dimension is not known", b->name);
+    n *= d->kind == DX_INT ? d->ival : sym[d->ival];
+  }
+  return n;
+}
+
+int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym) {
+  const TpBuf *b = &p->buf[buf];
+  const DxNode *d = &p->dag->node[b->dim[0]];
+  return b->n_dims == 0 ? 1 : d->kind == DX_INT ? d->ival : sym[d->ival];
+}
+
+int64_t tp_row_elems(const Tp *p, int buf) {
+  const TpBuf *b = &p->buf[buf];
+  if (b->n_dims < 2) return 1;
+  return ROUND_UP(buf_dim_product(p, b, 1, NULL), 16);
+}
+
+int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {
+  return ROUND_UP(tp_buf_rows(p, buf, sym) * tp_row_elems(p, buf) * ir_mem_bytes[p->buf[buf].mem] + 64, 64);
+}
+
+/* ---- expressions --------------------------------------------------------------------------------------------------- */
+static Dx eval(Scope *s, const Expr *e);
+
+static const struct { const char *name; int n_args; DxOp op; } builtins[] = {
+  {"fma", 3, DXO_FMA}, {"abs", 1, DXO_ABS}, {"min", 2, DXO_MIN}, {"max", 2, DXO_MAX}, {"sqrt", 1, DXO_SQRT}, {"rint", 1, DXO_RINT},
+  {"floor", 1, DXO_FLOOR}, {"f32", 1, DXO_TOF}, {"i32", 1, DXO_TOI}, {"i8", 1, DXO_I8}, {"bits_f32", 1, DXO_BITF},
+  {"bits_i32", 1, DXO_BITI}, {"gcd", 2, DXO_GCD},
+};
+
+static Dx eval_fn(Scope *s, const Expr *e, const FnDecl *f) {
+  if (s->fn_depth == MAX_FN_DEPTH) return fail(s, err_new(ERR_LIMIT, "%s: calls nest deeper than %d", e->name, MAX_FN_DEPTH));
+  if (f->n_params != e->n_args) return fail(s, err_new(ERR_SHAPE, "%s: got %d arguments, expected %d", e->name, e->n_args, f->n_params));
+  Dx arg[16];
+  if (e->n_args > 16) return fail(s, err_new(ERR_LIMIT, "%s: more than 16 arguments", e->name));
+  for (int i = 0; i < e->n_args; i++) {
+    arg[i] = eval(s, e->arg[i]);
+    if (!strcmp(f->param[i].type.elt, "f32")) arg[i] = dx_to_f32(s->p->dag, arg[i]);
+  }
+  int mark = s->n;
+  s->fn_depth++;
+  for (int i = 0; i < e->n_args; i++) bind(s, (Binding){f->param[i].name, BIND_VALUE, arg[i], 0});
+  for (int i = 0; i < f->n_lets; i++) bind(s, (Binding){f->let[i].name, BIND_VALUE, eval(s, f->let[i].rhs), 0});
+  Dx v = eval(s, f->value);
+  if (!strcmp(f->result.elt, "f32")) v = dx_to_f32(s->p->dag, v);
+  s->fn_depth--;
+  s->n = mark;
+  return v;
+}
+
+static Dx eval_call(Scope *s, const Expr *e) {
+  for (size_t i = 0; i < COUNT_OF(builtins); i++) {
+    if (strcmp(builtins[i].name, e->name)) continue;
+    if (builtins[i].n_args != e->n_args) return fail(s, err_new(ERR_SHAPE, "%s: got %d arguments, expected %d", e->name, e->n_args, builtins[i].n_args));
+    Dx a = eval(s, e->arg[0]);
+    if (e->n_args == 1) {
+      bool wants_f32 = builtins[i].op == DXO_SQRT || builtins[i].op == DXO_RINT || builtins[i].op == DXO_FLOOR || builtins[i].op == DXO_BITI;
+      return dx_op1(s->p->dag, builtins[i].op, wants_f32 ? dx_to_f32(s->p->dag, a) : a);
+    }
+    Dx b = eval(s, e->arg[1]);
+    if (e->n_args == 2) return dx_op2(s->p->dag, builtins[i].op, a, b);
+    return dx_op3(s->p->dag, builtins[i].op, a, b, eval(s, e->arg[2]));
+  }
+  const FnDecl *f = lang_fn(s->p->module, e->name);
+  return f ? eval_fn(s, e, f) : fail(s, err_new(ERR_NOT_FOUND, "function '%s': no such function", e->name));
+}
+
+static int raw_twin(Tp *p, int buf) {
+  for (int i = 0; i < p->n_bufs; i++)
+    if (p->buf[i].raw && p->buf[i].tag == p->buf[buf].tag && p->buf[i].fmt == p->buf[buf].fmt) return i;
+  TpBuf b = p->buf[buf];
+  b.raw = true;
+  return tp_buf(p, b);
+}
+
+static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
+  Dag *d = s->p->dag;
+  FormatForm *f = s->p->buf[buf].fmt;
+  if (attr == WA_OFFSET && f->integer && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(d, 0.0f);
+  if (d->node[row].kind != DX_AXIS) {
+    if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: rows of a weight picked by an index have a value only, no code or scale", s->op));
+    buf = raw_twin(s->p, buf);
+  }
+  return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
+}
+
+static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset"};
+
+static Dx eval_index(Scope *s, const Expr *e) {
+  const Expr *base = e->arg[0];
+  const char *name = base->kind == EX_FIELD ? base->arg[0]->name : base->name;
+  const Binding *b = lookup(s, name);
+  if (!b || b->kind != BIND_BUF) return fail(s, err_new(ERR_NOT_FOUND, "op %s: '%s' is not a tensor", s->op, name));
+  int buf = b->buf;
+  Dx idx[DX_MAX_ARGS];
+  int n = e->n_args - 1;
+  const TpBuf *t = &s->p->buf[buf];
+  if (n != t->n_dims) return fail(s, err_new(ERR_SHAPE, "op %s: %s has %d dimensions, got %d indices", s->op, name, t->n_dims, n));
+  for (int i = 0; i < n; i++) idx[i] = eval(s, e->arg[i + 1]);
+  t = &s->p->buf[buf];
+  if (t->fmt) {
+    WgtAttr attr = WA_VALUE;
+    if (n != 2) return fail(s, err_new(ERR_SHAPE, "op %s: weight %s needs two indices (row, k)", s->op, name));
+    for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) attr = (WgtAttr)i;
+    return weight(s, buf, attr, idx[0], idx[1]);
+  }
+  DxNode node = {.kind = DX_LOAD, .type = t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
+  memcpy(node.arg, idx, sizeof(Dx) * (size_t)n);
+  return dx_node(s->p->dag, node);
+}
+
+static Dx eval_field(Scope *s, const Expr *e) {
+  const Binding *b = e->arg[0]->kind == EX_NAME ? lookup(s, e->arg[0]->name) : NULL;
+  const FormatForm *f = b && b->kind == BIND_BUF ? s->p->buf[b->buf].fmt : NULL;
+  if (!f) return dx_int(s->p->dag, 0);
+  if (!strcmp(e->name, "integer")) return dx_int(s->p->dag, f->integer);
+  if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
+  if (!strcmp(e->name, "bias")) return dx_int(s->p->dag, f->bias);
+  return fail(s, err_new(ERR_NOT_FOUND, "op %s: a weight has no attribute '%s'", s->op, e->name));
+}
+
+static bool has_zero_factor(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_FLT) return n->fval == 0.0f;
+  return n->kind == DX_OP && n->op == DXO_MUL && (has_zero_factor(d, n->arg[0]) || has_zero_factor(d, n->arg[1]));
+}
+
+/* A chain's product with a factor that is the constant 0 is no term of it: a format without offsets costs nothing for them. */
+static Dx drop_zero_terms(Dag *d, Dx x) {
+  const DxNode n = d->node[x];
+  if (n.kind != DX_OP || n.op != DXO_ADD) return x;
+  Dx a = drop_zero_terms(d, n.arg[0]), b = drop_zero_terms(d, n.arg[1]);
+  return has_zero_factor(d, b) ? a : has_zero_factor(d, a) ? b : dx_op2(d, DXO_ADD, a, b);
+}
+
+static Dx eval_reduce(Scope *s, const Expr *e, int i) {
+  if (i == e->n_binders) return eval(s, e->arg[0]);
+  Dag *d = s->p->dag;
+  int axis = DX_BINDER + s->depth;
+  if (axis >= DX_MAX_AXES) return fail(s, err_new(ERR_LIMIT, "op %s: reductions nest too deep", s->op));
+  Dx extent = eval(s, e->binder[i].extent);
+  int mark = s->n;
+  bind(s, (Binding){e->binder[i].name, BIND_VALUE, dx_axis(d, axis), 0});
+  s->depth++;
+  Dx body = eval_reduce(s, e, i + 1);
+  s->depth--;
+  s->n = mark;
+  DxType t = (DxType)d->node[body].type;
+  if (e->op == RED_SUM || e->op == RED_CHAIN) body = dx_to_f32(d, body), t = DT_F32;
+  if (e->op == RED_CHAIN) body = drop_zero_terms(d, body);
+  return dx_node(d, (DxNode){.kind = DX_RED, .op = (uint8_t)e->op, .type = (uint8_t)t, .n_args = 2, .arg = {extent, body}, .ival = axis});
+}
+
+static const DxOp infix[OP_COUNT] = {
+  [OP_OR] = DXO_LOR, [OP_AND] = DXO_LAND, [OP_EQ] = DXO_EQ, [OP_NE] = DXO_NE, [OP_LE] = DXO_LE, [OP_GE] = DXO_GE, [OP_LT] = DXO_LT,
+  [OP_GT] = DXO_GT, [OP_BOR] = DXO_OR, [OP_BXOR] = DXO_XOR, [OP_BAND] = DXO_AND, [OP_SHL] = DXO_SHL, [OP_SHR] = DXO_SHR,
+  [OP_ADD] = DXO_ADD, [OP_SUB] = DXO_SUB, [OP_MUL] = DXO_MUL, [OP_DIV] = DXO_DIV, [OP_MOD] = DXO_MOD,
+};
+
+static Dx eval_unary(Scope *s, const Expr *e) {
+  Dx a = eval(s, e->arg[0]);
+  if (e->op == OP_NEG) return dx_op1(s->p->dag, DXO_NEG, a);
+  if (e->op == OP_NOT) return dx_op1(s->p->dag, DXO_LNOT, a);
+  return dx_op2(s->p->dag, DXO_XOR, a, dx_int(s->p->dag, -1));
+}
+
+static Dx eval(Scope *s, const Expr *e) {
+  Dag *d = s->p->dag;
+  switch (e->kind) {
+    case EX_INT: return dx_int(d, e->ival);
+    case EX_FLOAT: return dx_flt(d, (float)e->fval);
+    case EX_NAME: {
+      const Binding *b = lookup(s, e->name);
+      if (b && b->kind == BIND_VALUE) return b->value;
+      if (b && s->p->buf[b->buf].n_dims == 0) return dx_node(d, (DxNode){.kind = DX_LOAD, .type = DT_F32, .ival = b->buf});
+      return fail(s, err_new(ERR_NOT_FOUND, "op %s: name '%s' has no value here", s->op, e->name));
+    }
+    case EX_FIELD: return eval_field(s, e);
+    case EX_INDEX: return eval_index(s, e);
+    case EX_CALL: return eval_call(s, e);
+    case EX_UNARY: return eval_unary(s, e);
+    case EX_BINARY: {
+      Dx a = eval(s, e->arg[0]);
+      return dx_op2(d, infix[e->op], a, eval(s, e->arg[1]));
+    }
+    case EX_COND: {
+      Dx c = eval(s, e->arg[0]), a = eval(s, e->arg[1]);
+      return dx_op3(d, DXO_COND, c, a, eval(s, e->arg[2]));
+    }
+    case EX_REDUCE: return eval_reduce(s, e, 0);
+    default: return fail(s, err_new(ERR_SYNTAX, "op %s: this kind of expression does not belong here", s->op));
+  }
+}
+
+/* ---- calls --------------------------------------------------------------------------------------------------------- */
+static void dim_text(const Tp *p, Dx x, Str *out) {
+  if (p->dag->node[x].kind == DX_SYM) str_add(out, p->sym[p->dag->node[x].ival].name);
+  else dx_print(p->dag, x, out);
+}
+
+static Err *dim_mismatch(const Scope *s, const char *param, int i, Dx got, Dx want) {
+  Str g = {0}, w = {0};
+  dim_text(s->p, got, &g);
+  dim_text(s->p, want, &w);
+  Err *e = err_new(ERR_SHAPE, "op %s: %s: dimension %d is %s, expected %s", s->op, param, i, g.p, w.p);
+  str_free(&g);
+  str_free(&w);
+  return e;
+}
+
+static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
+  if (n_args != op->n_params) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d", op->name, n_args, op->n_params);
+  for (int i = 0; i < n_args; i++) {
+    const Param *pa = &op->param[i];
+    bool tensor = pa->type.n_dims > 0;
+    if (tensor != (arg[i].kind == TA_BUF)) return err_new(ERR_SHAPE, "op %s: %s: a %s was expected", op->name, pa->name, tensor ? "tensor" : "number");
+    if (tensor) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
+    else {
+      bool f = !strcmp(pa->type.elt, "f32");
+      double v = arg[i].kind == TA_FLT ? arg[i].fval : (double)arg[i].ival;
+      bind(s, (Binding){pa->name, BIND_VALUE, f ? dx_flt(s->p->dag, (float)v) : dx_int(s->p->dag, arg[i].ival), 0});
+    }
+    if (!tensor) continue;
+    const TpBuf *b = &s->p->buf[arg[i].buf];
+    if (b->n_dims != pa->type.n_dims) return err_new(ERR_SHAPE, "op %s: %s has %d dimensions, expected %d", op->name, pa->name, b->n_dims, pa->type.n_dims);
+    for (int k = 0; k < b->n_dims; k++) {
+      const Expr *e = pa->type.dim[k];
+      if (e->kind == EX_NAME && !lookup(s, e->name)) bind(s, (Binding){e->name, BIND_VALUE, b->dim[k], 0});
+    }
+  }
+  for (int i = 0; i < n_args; i++) {
+    for (int k = 0; arg[i].kind == TA_BUF && k < op->param[i].type.n_dims; k++) {
+      Dx want = eval(s, op->param[i].type.dim[k]), got = s->p->buf[arg[i].buf].dim[k];
+      if (!s->err && want != got) return dim_mismatch(s, op->param[i].name, k, got, want);
+    }
+  }
+  return s->err;
+}
+
+static IrMem mem_of(const char *elt) {
+  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
+  return IR_M_none;
+}
+
+static Err *bind_results(Scope *s, const OpDecl *op, int *results, int n_results) {
+  if (n_results != op->n_results) return err_new(ERR_SHAPE, "op %s: %d results wanted, it has %d", op->name, n_results, op->n_results);
+  for (int i = 0; i < n_results; i++) {
+    const Param *r = &op->result[i];
+    TpBuf b = {.name = r->name, .role = BUF_TEMP, .mem = mem_of(r->type.elt), .n_dims = r->type.n_dims, .tag = -1};
+    bool given = results[i] >= 0;
+    for (int k = 0; k < b.n_dims; k++) {
+      const Expr *e = r->type.dim[k];
+      if (given && e->kind == EX_NAME && !lookup(s, e->name)) bind(s, (Binding){e->name, BIND_VALUE, s->p->buf[results[i]].dim[k], 0});
+      b.dim[k] = eval(s, e);
+      if (s->err) return s->err;
+      if (given && b.dim[k] != s->p->buf[results[i]].dim[k]) return dim_mismatch(s, r->name, k, s->p->buf[results[i]].dim[k], b.dim[k]);
+    }
+    if (given && s->p->buf[results[i]].n_dims != b.n_dims) return err_new(ERR_SHAPE, "op %s: result %s: %d dimensions, expected %d", op->name, r->name, s->p->buf[results[i]].n_dims, b.n_dims);
+    if (!given && b.mem == IR_M_none) return err_new(ERR_SHAPE, "op %s: result %s: its format must come from the place it is stored to", op->name, r->name);
+    if (!given) results[i] = tp_buf(s->p, b);
+    bind(s, (Binding){r->name, BIND_BUF, 0, results[i]});
+  }
+  return NULL;
+}
+
+/* A temporary's dimensions are its axes' extents, or their largest values where they depend on data. */
+static Err *temp_for(Scope *s, const Stmt *st, const TpStmt *t, const int64_t *axis_max, int *out) {
+  Dag *d = s->p->dag;
+  DxType type = (DxType)d->node[t->rhs].type;
+  const DxNode *r = &d->node[t->rhs];
+  TpBuf b = {.name = st->name, .role = BUF_TEMP, .mem = type == DT_F32 ? IR_M_f32 : IR_M_i32, .n_dims = t->n_index, .tag = -1};
+  if (r->kind == DX_OP && r->op == DXO_I8) b.mem = IR_M_i8;
+  for (int i = 0; i < t->n_index; i++) {
+    const DxNode *x = &d->node[t->index[i]];
+    if (x->kind != DX_AXIS) return err_new(ERR_SHAPE, "op %s: %s: the first statement of a local tensor must index it by plain axes", s->op, st->name);
+    Dx e = t->extent[x->ival];
+    if (d->node[e].kind != DX_INT && d->node[e].kind != DX_SYM) {
+      DxRange g = dx_range(d, e, axis_max);
+      if (g.hi > (int64_t)1 << 32) return err_new(ERR_SHAPE, "op %s: %s: no bound is known for axis %s", s->op, st->name, st->axis[x->ival].name);
+      e = dx_int(d, g.hi);
+    }
+    b.dim[i] = e;
+  }
+  *out = tp_buf(s->p, b);
+  return NULL;
+}
+
+static Err *add_stmt(Scope *s, const Stmt *st) {
+  Tp *p = s->p;
+  if (st->n_index == 0 && st->n_axes == 0) {
+    bind(s, (Binding){st->name, BIND_VALUE, eval(s, st->rhs), 0});
+    return s->err;
+  }
+  int mark = s->n;
+  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes};
+  int64_t axis_max[DX_MAX_AXES];
+  for (int i = 0; i < DX_MAX_AXES; i++) axis_max[i] = -1;
+  if (st->n_axes > DX_BINDER || st->n_index > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: too many axes", s->op, st->name);
+  for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});
+  for (int i = 0; i < st->n_axes; i++) {
+    t.extent[i] = eval(s, st->axis[i].extent);
+    DxRange r = dx_range(p->dag, t.extent[i], axis_max);
+    axis_max[i] = r.hi < (int64_t)1 << 32 ? r.hi - 1 : -1;
+  }
+  for (int i = 0; i < st->n_index; i++) t.index[i] = eval(s, st->index[i]);
+  t.rhs = eval(s, st->rhs);
+  s->n = mark;
+  if (s->err) return s->err;
+  const Binding *b = lookup(s, st->name);
+  int buf = b && b->kind == BIND_BUF ? b->buf : -1;
+  if (buf < 0) {
+    TRY(temp_for(s, st, &t, axis_max, &buf));
+    bind(s, (Binding){st->name, BIND_BUF, 0, buf});
+  }
+  IrMem m = p->buf[buf].mem;
+  if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
+  t.buf = buf;
+  t.text = st->name;
+  PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
+  return NULL;
+}
+
+static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, int *results, int n_results, bool *fits) {
+  Scope *s = ARENA_NEW(p->arena, Scope);
+  *s = (Scope){.p = p, .op = op->name};
+  *fits = false;
+  if (op->precision && (!p->precision || strcmp(op->precision, p->precision))) return NULL;
+  TRY(bind_params(s, op, arg, n_args));
+  if (op->when) {
+    Dx c = eval(s, op->when);
+    int64_t v = 0;
+    if (s->err) return s->err;
+    if (!dx_is_int(p->dag, c, &v)) return err_new(ERR_SHAPE, "op %s: its condition is not known before run time", op->name);
+    if (!v) return NULL;
+  }
+  *fits = true;
+  TRY(bind_results(s, op, results, n_results));
+  for (int i = 0; i < op->n_stmts; i++) TRY(add_stmt(s, &op->stmt[i]));
+  return NULL;
+}
+
+Err *tp_call(Tp *p, const char *name, const TpArg *arg, int n_args, int *results, int n_results, const char **variant) {
+  const OpDecl *op = lang_op(p->module, name, 0);
+  if (!op) return err_new(ERR_NOT_FOUND, "op '%s': no such op", name);
+  for (int i = 0; op; op = lang_op(p->module, name, ++i)) {
+    bool fits;
+    TRY(call_variant(p, op, arg, n_args, results, n_results, &fits));
+    if (variant) *variant = op->precision ? op->precision : "f32";
+    if (fits) return NULL;
+  }
+  return err_new(ERR_UNSUPPORTED, "op '%s': none of its variants fits these arguments at precision %s", name, p->precision ? p->precision : "f32");
+}
+
+void tp_print(const Tp *p, Str *out) {
+  for (int i = 0; i < p->n_bufs; i++) {
+    const TpBuf *b = &p->buf[i];
+    str_addf(out, "b%d %s: %s[", i, b->name, b->fmt ? b->fmt->decl->name : ir_mem_name[b->mem]);
+    for (int k = 0; k < b->n_dims; k++) {
+      if (k) str_add(out, ",");
+      dim_text(p, b->dim[k], out);
+    }
+    str_addf(out, "]%s%s\n", b->raw ? " raw" : "", b->alias != i ? " view" : "");
+  }
+  for (int i = 0; i < p->n_stmts; i++) {
+    const TpStmt *t = &p->stmt[i];
+    str_addf(out, "b%d[", t->buf);
+    for (int k = 0; k < t->n_index; k++) {
+      if (k) str_add(out, ", ");
+      dx_print(p->dag, t->index[k], out);
+    }
+    str_add(out, "] = ");
+    dx_print(p->dag, t->rhs, out);
+    for (int k = 0; k < t->n_axes; k++) {
+      str_addf(out, k ? ", i%d < " : " for i%d < ", k);
+      dim_text(p, t->extent[k], out);
+    }
+    str_add(out, "\n");
+  }
+}

@@ -1,0 +1,167 @@
+/* opt: from checked texts to scheduled IR. Ops are instantiated into a flat program of statements in index notation over buffers;
+   equal statements are merged; statements are grouped into regions that run in parallel; each region becomes one IR function.
+
+     op text --inst.c--> TpStmt (expression DAG) --region.c--> TpRegion --lower.c/emit.c--> IrFn
+     format text --format.c--> canonical form and packing --lower.c--> packing and decoding functions
+
+   Nothing here knows an op, a format or a model by name: contractions, reductions and layouts are found in the structure of the text. */
+#ifndef LUMEN_OPT_H
+#define LUMEN_OPT_H
+#include "ir/ir.h"
+#include "lang/lang.h"
+
+/* ---- dag.c: hash-consed expressions ---------------------------------------------------------------------------------- */
+typedef int32_t Dx; /* a node; 0 is none */
+typedef enum DxKind { DX_NONE, DX_INT, DX_FLT, DX_AXIS, DX_SYM, DX_LOAD, DX_WGT, DX_FIELD, DX_LEAF, DX_OP, DX_RED } DxKind;
+typedef enum DxOp {
+  DXO_NONE,
+#define DXOP(name, n_args, type, meaning) DXO_##name,
+#include "opt/dxops.def"
+#undef DXOP
+  DXO_COUNT
+} DxOp;
+typedef enum DxType { DT_INT, DT_F32, DT_BOOL } DxType;
+typedef enum WgtAttr { WA_VALUE, WA_CODE, WA_SCALE, WA_OFFSET } WgtAttr;
+enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a statement are 0.., binders of its reductions DX_BINDER + depth */
+
+typedef struct DxNode {
+  uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD an IrMem */
+  uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
+  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_RED: extent, body */
+  int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_RED axis number */
+  float fval;                     /* DX_FLT */
+} DxNode;
+
+typedef struct Dag { Arena *arena; DxNode *node; int n, cap; Dx *table; int n_table; } Dag;
+Dag *dag_new(Arena *a);
+Dx dx_int(Dag *d, int64_t v);
+Dx dx_flt(Dag *d, float v);
+Dx dx_axis(Dag *d, int axis);
+Dx dx_node(Dag *d, DxNode n);              /* hash-consed, after folding and identities that keep every bit */
+Dx dx_op1(Dag *d, DxOp op, Dx a);
+Dx dx_op2(Dag *d, DxOp op, Dx a, Dx b);    /* converts an int argument to float where the other is float */
+Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c);
+Dx dx_to_f32(Dag *d, Dx a);
+bool dx_is_int(const Dag *d, Dx x, int64_t *v);
+typedef struct DxRange { int64_t lo, hi; } DxRange;
+DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max); /* of an integer node; axis_max may be NULL */
+typedef Dx (*DxMap)(void *ctx, Dx x);      /* returns the replacement of a leaf-ward node, or 0 to descend */
+Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx);
+void dx_print(const Dag *d, Dx x, Str *out);
+
+/* ---- format.c: what a format's text means ---------------------------------------------------------------------------- */
+/* One value that the packed form keeps: an integer of `bits` bits (stored minus lo) or a raw float, the same for `gran` elements. */
+typedef struct PackLeaf {
+  bool is_int;
+  IrMem mem;                /* float: f16 bf16 f32; int with gran > 1: u8 or u16 or i32; int with gran 1: unused (planes) */
+  int64_t lo, hi;           /* int: range; what is stored is value - lo */
+  int gran;                 /* elements that share it */
+  Dx *at;                   /* [block / gran]: expression over DX_FIELD */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: code bits split into planes of 8, 4, 2, 1 bits */
+} PackLeaf;
+
+typedef struct FormatForm {
+  const FormatDecl *decl;
+  Dag *dag;
+  bool plain;               /* one element a block, its value a stored number: memory of kind `mem` */
+  IrMem mem;
+  int block, n_bytes;
+  Dx *x;                    /* [block] value of element i over DX_FIELD */
+  Dx value;                 /* the same over DX_LEAF, one expression for all elements; 0: no canonical form (value is kept as f32) */
+  PackLeaf *leaf; int n_leaves;
+  int code;                 /* leaf that varies per element, -1 none */
+  bool integer;             /* value = scale * (code - bias) + offset with unsigned 8-bit codes */
+  int64_t bias;             /* code = leaf - lo, so bias = -lo */
+  int code_max;             /* largest unsigned code */
+  Dx scale, offset;         /* over DX_LEAF */
+  int group;                /* elements that share scale and offset */
+  int chunk;                /* elements laid out together in the planes */
+} FormatForm;
+Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
+void format_print(const FormatForm *f, Str *out);
+
+/* Packed tensor: tiles of 16 rows, each tile one stretch of memory: per leaf an array over K. */
+enum { PACK_ROWS = 16, MAX_LEAVES = 12 };
+typedef struct PackLayout { int64_t K; int64_t leaf_off[MAX_LEAVES]; int64_t leaf_stride[MAX_LEAVES]; int64_t tile_bytes; } PackLayout; /* leaf_stride: bytes per gran (gran 1: per chunk) */
+PackLayout format_layout(const FormatForm *f, int64_t K);
+
+/* ---- inst.c: a program of statements --------------------------------------------------------------------------------- */
+typedef enum BufRole { BUF_INPUT, BUF_OUTPUT, BUF_TEMP, BUF_WEIGHT, BUF_STATE } BufRole;
+typedef struct TpBuf {
+  const char *name;
+  BufRole role;
+  IrMem mem;                /* f32 i32 i8 f16 bf16; weights in a non-plain format: IR_M_none */
+  FormatForm *fmt;          /* weights */
+  bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
+  int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
+  int alias;                /* buffer whose memory this is under other dimensions, or itself */
+  int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
+  int tag;                  /* the caller's */
+} TpBuf;
+
+typedef struct TpStmt {
+  int buf; int n_index; Dx index[IR_MAX_DIMS];
+  int n_axes; Dx extent[DX_BINDER];
+  Dx rhs;
+  const char *text;         /* for traces */
+} TpStmt;
+
+typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
+
+typedef struct Tp {
+  Arena *arena; Dag *dag; const Module *module;
+  const char *precision;
+  TpBuf *buf; int n_bufs, cap_bufs;
+  TpStmt *stmt; int n_stmts, cap_stmts;
+  TpSym *sym; int n_syms, cap_syms;
+  FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
+} Tp;
+typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
+Tp *tp_new(Arena *a, const Module *m, const char *precision);
+int tp_sym(Tp *p, const char *name);
+int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
+int tp_view(Tp *p, int buf, const Dx *dim, int n_dims);
+Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
+/* Appends the statements of op `name` (the first variant that fits). results[i] < 0: a new temporary is made and its number stored; else
+   results go to that buffer. Fails: ERR_NOT_FOUND, ERR_SHAPE (dimension, got, expected). */
+Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, int n_results, const char **variant);
+void tp_print(const Tp *p, Str *out);
+int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
+int64_t tp_row_elems(const Tp *p, int buf);                         /* padded */
+int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);
+
+/* ---- region.c -------------------------------------------------------------------------------------------------------- */
+typedef struct TpRegion {
+  int *stmt; int n_stmts;
+  bool contraction;         /* lanes run over rows of packed weights (axis 1), rows of activations (axis 0) are tiled */
+  int n_par;                /* parallel axes: the statements' axes 0 .. n_par-1; a contraction: tiles of axis 1 */
+  Dx par[DX_BINDER];        /* their extents; one that depends on data is replaced by its largest value and tested per item */
+  int *arg; int n_args;     /* argument table of the function: buffer (alias root), or ~symbol */
+  int phase;                /* regions of one phase do not depend on each other */
+  char *name;               /* for traces: targets of its statements */
+  uint64_t key;             /* equal keys: the same function */
+} TpRegion;
+typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;
+/* Merges equal statements, inlines cheap ones, drops unused ones, forms regions, localizes temporaries. */
+Err *tp_plan(Tp *p, TpPlan **out);
+void tp_plan_print(const TpPlan *p, Str *out);
+
+/* ---- lower.c, emit.c ------------------------------------------------------------------------------------------------- */
+/* Kernel signature: void k(void **args, int64_t item_begin, int64_t item_end, void *scratch). args[i]: what TpRegion.arg[i] names, a
+   buffer's address or a symbol's value. Items enumerate the parallel axes, last fastest. */
+typedef struct Sched {
+  int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
+  int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
+  bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
+  bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
+} Sched;
+Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
+int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
+/* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed, args[3] K blocks; items: tiles. */
+Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
+/* decode: args[0] blocks, args[1] f32 out; items: blocks. Values exactly as the text says. */
+Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
+
+/* ---- pipeline.c: the passes, in order ---------------------------------------------------------------------------------- */
+Err *opt_pipeline(IrFn *fn);
+#endif

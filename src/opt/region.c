@@ -1,0 +1,513 @@
+/* From statements to regions. A region is a set of statements that share their leading axes; its items (points of those axes) run on any
+   thread in any order, so a statement may join only if what it reads from the region it reads at its own item. Contractions over packed
+   weights form regions of their own kind, which take along other contractions of the same shape and the element-wise statements behind
+   them. In: a program. Out: a plan: regions in phases. Bits cannot change here: no statement's arithmetic is touched. */
+#include <string.h>
+#include "opt/opt.h"
+
+enum { MAX_SHRINK_COST = 1 << 17 }; /* elements one item may cost for a region to give up parallel axes for the sake of one barrier less */
+
+typedef struct Planner {
+  Tp *p; Dag *d; Arena *a;
+  TpPlan *plan;
+  bool *dead;
+  int *stmt_region;          /* region of each statement, -1 not yet */
+} Planner;
+
+static int root(const Tp *p, int buf) {
+  while (p->buf[buf].alias != buf) buf = p->buf[buf].alias;
+  return buf;
+}
+
+/* ---- walking loads ------------------------------------------------------------------------------------------------- */
+typedef bool (*LoadFn)(void *ctx, const DxNode *load); /* false stops */
+static bool each_load(const Dag *d, Dx x, LoadFn fn, void *ctx) {
+  const DxNode *n = &d->node[x];
+  if ((n->kind == DX_LOAD || n->kind == DX_WGT) && !fn(ctx, n)) return false;
+  for (int i = 0; i < n->n_args; i++) if (!each_load(d, n->arg[i], fn, ctx)) return false;
+  return true;
+}
+
+static bool each_stmt_load(const Dag *d, const TpStmt *t, LoadFn fn, void *ctx) {
+  for (int i = 0; i < t->n_index; i++) if (!each_load(d, t->index[i], fn, ctx)) return false;
+  for (int i = 0; i < t->n_axes; i++) if (!each_load(d, t->extent[i], fn, ctx)) return false;
+  return each_load(d, t->rhs, fn, ctx);
+}
+
+static bool has_kind(const Dag *d, Dx x, DxKind k) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == k) return true;
+  for (int i = 0; i < n->n_args; i++) if (has_kind(d, n->arg[i], k)) return true;
+  return false;
+}
+
+/* ---- axis order ---------------------------------------------------------------------------------------------------- */
+typedef struct AxisMap { Dag *d; Dx to[DX_MAX_AXES]; } AxisMap;
+static Dx map_axis(void *ctx, Dx x) {
+  AxisMap *m = ctx;
+  const DxNode *n = &m->d->node[x];
+  return n->kind == DX_AXIS && n->ival < DX_MAX_AXES && m->to[n->ival] ? m->to[n->ival] : 0;
+}
+
+/* Axes whose extent is a symbol (rows) come first, so that statements that scatter by another axis still share the rows axis. */
+static void order_axes(Planner *pl, TpStmt *t) {
+  AxisMap m = {.d = pl->d};
+  Dx extent[DX_BINDER];
+  int n = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    for (int i = 0; i < t->n_axes; i++) {
+      if ((pl->d->node[t->extent[i]].kind == DX_SYM) != (pass == 0)) continue;
+      m.to[i] = dx_axis(pl->d, n);
+      extent[n++] = t->extent[i];
+    }
+  }
+  for (int i = 0; i < n; i++) t->extent[i] = dx_rewrite(pl->d, extent[i], map_axis, &m);
+  for (int i = 0; i < t->n_index; i++) t->index[i] = dx_rewrite(pl->d, t->index[i], map_axis, &m);
+  t->rhs = dx_rewrite(pl->d, t->rhs, map_axis, &m);
+}
+
+/* ---- merging, inlining --------------------------------------------------------------------------------------------- */
+typedef struct BufMap { Planner *pl; int *to; const TpStmt *inl; int inl_buf; int depth; } BufMap;
+static Dx map_buf(void *ctx, Dx x) {
+  BufMap *m = ctx;
+  DxNode n = m->pl->d->node[x];
+  if ((n.kind != DX_LOAD && n.kind != DX_WGT) || m->to[n.ival] == n.ival) return 0;
+  for (int i = 0; i < n.n_args; i++) n.arg[i] = dx_rewrite(m->pl->d, n.arg[i], map_buf, ctx);
+  n.ival = m->to[n.ival];
+  return dx_node(m->pl->d, n);
+}
+
+static bool not_state(void *ctx, const DxNode *load) {
+  const Tp *p = ctx;
+  return p->buf[root(p, (int)load->ival)].role != BUF_STATE;
+}
+
+static int n_defs(const Tp *p, int buf) {
+  int n = 0;
+  for (int i = 0; i < p->n_stmts; i++) n += root(p, p->stmt[i].buf) == root(p, buf);
+  return n;
+}
+
+static bool stmt_same(const TpStmt *a, const TpStmt *b) {
+  return a->n_index == b->n_index && a->n_axes == b->n_axes && a->rhs == b->rhs && !memcmp(a->index, b->index, sizeof(Dx) * (size_t)a->n_index) &&
+         !memcmp(a->extent, b->extent, sizeof(Dx) * (size_t)a->n_axes);
+}
+
+static void rewrite_stmt(Planner *pl, TpStmt *t, DxMap map, void *ctx) {
+  for (int i = 0; i < t->n_index; i++) t->index[i] = dx_rewrite(pl->d, t->index[i], map, ctx);
+  for (int i = 0; i < t->n_axes; i++) t->extent[i] = dx_rewrite(pl->d, t->extent[i], map, ctx);
+  t->rhs = dx_rewrite(pl->d, t->rhs, map, ctx);
+}
+
+static void merge_equal(Planner *pl) {
+  Tp *p = pl->p;
+  BufMap m = {.pl = pl, .to = ARENA_ARRAY(pl->a, int, p->n_bufs)};
+  for (int i = 0; i < p->n_bufs; i++) m.to[i] = i;
+  for (int i = 0; i < p->n_stmts; i++) {
+    TpStmt *t = &p->stmt[i];
+    rewrite_stmt(pl, t, map_buf, &m);
+    if (p->buf[t->buf].role != BUF_TEMP || p->buf[t->buf].alias != t->buf || n_defs(p, t->buf) != 1 || !each_load(pl->d, t->rhs, not_state, p)) continue;
+    for (int k = 0; k < i; k++) {
+      if (pl->dead[k] || !stmt_same(&p->stmt[k], t) || p->buf[p->stmt[k].buf].mem != p->buf[t->buf].mem || p->buf[p->stmt[k].buf].role != BUF_TEMP) continue;
+      m.to[t->buf] = p->stmt[k].buf;
+      for (int v = 0; v < p->n_bufs; v++) if (p->buf[v].alias == t->buf && v != t->buf) p->buf[v].alias = p->stmt[k].buf;
+      pl->dead[i] = true;
+      break;
+    }
+  }
+}
+
+static bool cheap_load(void *ctx, const DxNode *load) {
+  const Tp *p = ctx;
+  return load->kind == DX_LOAD && load->type == DT_INT && p->buf[load->ival].role == BUF_INPUT;
+}
+
+static Dx map_inline(void *ctx, Dx x) {
+  BufMap *m = ctx;
+  const DxNode n = m->pl->d->node[x];
+  if (n.kind != DX_LOAD || n.ival != m->inl_buf) return 0;
+  AxisMap am = {.d = m->pl->d};
+  for (int i = 0; i < n.n_args; i++) am.to[m->pl->d->node[m->inl->index[i]].ival] = dx_rewrite(m->pl->d, n.arg[i], map_inline, ctx);
+  return dx_rewrite(m->pl->d, m->inl->rhs, map_axis, &am);
+}
+
+/* Integer arithmetic over inputs (how many keys a row sees) costs less than keeping it. */
+static void inline_cheap(Planner *pl) {
+  Tp *p = pl->p;
+  for (int i = 0; i < p->n_stmts; i++) {
+    TpStmt *t = &p->stmt[i];
+    bool ok = !pl->dead[i] && p->buf[t->buf].role == BUF_TEMP && p->buf[t->buf].alias == t->buf && n_defs(p, t->buf) == 1;
+    ok = ok && (pl->d->node[t->rhs].type == DT_INT || pl->d->node[t->rhs].kind == DX_FLT) && !has_kind(pl->d, t->rhs, DX_RED) && each_load(pl->d, t->rhs, cheap_load, p);
+    for (int k = 0; k < t->n_index; k++) ok = ok && pl->d->node[t->index[k]].kind == DX_AXIS;
+    for (int v = 0; v < p->n_bufs; v++) ok = ok && (v == t->buf || root(p, v) != t->buf);
+    if (!ok) continue;
+    BufMap m = {.pl = pl, .inl = t, .inl_buf = t->buf};
+    pl->dead[i] = true;
+    for (int k = i + 1; k < p->n_stmts; k++) if (!pl->dead[k]) rewrite_stmt(pl, &p->stmt[k], map_inline, &m);
+  }
+}
+
+typedef struct UseMark { const Tp *p; bool *used; } UseMark;
+static bool mark_use(void *ctx, const DxNode *load) {
+  UseMark *u = ctx;
+  u->used[root(u->p, (int)load->ival)] = true;
+  return true;
+}
+
+static void drop_unused(Planner *pl) {
+  Tp *p = pl->p;
+  for (bool again = true; again;) {
+    again = false;
+    UseMark u = {p, ARENA_ARRAY(pl->a, bool, p->n_bufs)};
+    for (int i = 0; i < p->n_stmts; i++) if (!pl->dead[i]) each_stmt_load(pl->d, &p->stmt[i], mark_use, &u);
+    for (int i = 0; i < p->n_stmts; i++) {
+      if (pl->dead[i] || p->buf[root(p, p->stmt[i].buf)].role != BUF_TEMP || u.used[root(p, p->stmt[i].buf)]) continue;
+      pl->dead[i] = again = true;
+    }
+  }
+}
+
+/* ---- regions ------------------------------------------------------------------------------------------------------- */
+typedef struct WgtFind { const Tp *p; int row_axis; bool mixed; } WgtFind;
+static bool find_packed(void *ctx, const DxNode *load) {
+  WgtFind *w = ctx;
+  if (load->kind != DX_WGT || w->p->buf[load->ival].raw) return true;
+  const DxNode *row = &w->p->dag->node[load->arg[0]];
+  if (row->kind != DX_AXIS || (w->row_axis >= 0 && w->row_axis != row->ival)) w->mixed = true;
+  else w->row_axis = (int)row->ival;
+  return true;
+}
+
+/* y[m,n] over packed weights w[n,..]: n is the last axis of a two-axis statement. */
+static bool is_contraction(const Planner *pl, const TpStmt *t) {
+  WgtFind w = {pl->p, -1, false};
+  each_load(pl->d, t->rhs, find_packed, &w);
+  if (w.row_axis < 0) return false;
+  CHECK(!w.mixed, "statement %s: weights indexed by several axes", t->text);
+  return t->n_axes == 2 && w.row_axis == 1 && t->n_index == 2 && t->index[0] == dx_axis(pl->d, 0) && t->index[1] == dx_axis(pl->d, 1);
+}
+
+static int64_t extent_max(const Planner *pl, const TpStmt *t, int axis) {
+  int64_t max[DX_MAX_AXES];
+  for (int i = 0; i < DX_MAX_AXES; i++) max[i] = -1;
+  for (int i = 0; i < axis; i++) {
+    DxRange r = dx_range(pl->d, t->extent[i], max);
+    max[i] = r.hi - 1;
+  }
+  return dx_range(pl->d, t->extent[axis], max).hi;
+}
+
+static int64_t red_cost(const Planner *pl, Dx x) {
+  const DxNode *n = &pl->d->node[x];
+  int64_t c = 1;
+  for (int i = 0; i < n->n_args; i++) c = MAX(c, red_cost(pl, n->arg[i]));
+  if (n->kind == DX_RED) {
+    DxRange r = dx_range(pl->d, n->arg[0], NULL);
+    c *= MIN(MAX(r.hi, 1), (int64_t)1 << 20);
+  }
+  return MIN(c, (int64_t)1 << 40);
+}
+
+static int64_t item_cost(const Planner *pl, const TpStmt *t, int n_par) {
+  int64_t c = red_cost(pl, t->rhs);
+  for (int i = n_par; i < t->n_axes; i++) c = MIN(c * MIN(MAX(extent_max(pl, t, i), 1), (int64_t)1 << 20), (int64_t)1 << 50);
+  return c;
+}
+
+/* Reads of region-made buffers must be at the item itself: index i is axis i for every parallel axis. */
+typedef struct LocalRead { const Planner *pl; int region, n_par; bool writes_ok, depends; } LocalRead;
+static bool at_item(const Planner *pl, const Dx *index, int n_index, int n_par) {
+  if (n_index < n_par) return false;
+  for (int i = 0; i < n_par; i++) {
+    const DxNode *n = &pl->d->node[index[i]];
+    if (n->kind != DX_AXIS || n->ival != i) return false;
+  }
+  return true;
+}
+
+static bool local_read(void *ctx, const DxNode *load) {
+  LocalRead *l = ctx;
+  const Planner *pl = l->pl;
+  int r = root(pl->p, (int)load->ival);
+  for (int i = 0; i < pl->p->n_stmts; i++) {
+    if (pl->dead[i] || root(pl->p, pl->p->stmt[i].buf) != r) continue;
+    if (pl->stmt_region[i] < 0) return false; /* its maker is not placed yet */
+    if (pl->stmt_region[i] != l->region) continue;
+    l->depends = true;
+    if (!at_item(pl, load->arg, load->n_args, l->n_par) || !at_item(pl, pl->p->stmt[i].index, pl->p->stmt[i].n_index, l->n_par)) return false;
+  }
+  return true;
+}
+
+/* May run in region r at n_par parallel axes, all it reads being made before or at its own item. */
+static bool reads_fit(const Planner *pl, const TpStmt *t, int region, int n_par, bool *depends) {
+  LocalRead l = {.pl = pl, .region = region, .n_par = n_par};
+  bool ok = each_stmt_load(pl->d, t, local_read, &l);
+  if (depends) *depends = l.depends;
+  return ok;
+}
+
+static int max_par(const TpStmt *t) { return t->n_axes > 1 ? t->n_axes - 1 : t->n_axes; }
+
+static int common_prefix(const TpRegion *r, const TpStmt *t) {
+  int n = 0;
+  while (n < r->n_par && n < t->n_axes && r->par[n] == t->extent[n]) n++;
+  return n;
+}
+
+static bool region_fits(const Planner *pl, const TpRegion *r, int region, int n_par) {
+  for (int i = 0; i < r->n_stmts; i++) if (!reads_fit(pl, &pl->p->stmt[r->stmt[i]], region, n_par, NULL)) return false;
+  return true;
+}
+
+static int64_t region_cost(const Planner *pl, const TpRegion *r, int n_par) {
+  int64_t c = 0;
+  for (int i = 0; i < r->n_stmts; i++) c += item_cost(pl, &pl->p->stmt[r->stmt[i]], n_par);
+  return c;
+}
+
+/* The parallel axes region r would have with statement t in it; 0: it may not join. */
+static int join_par(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
+  int most = MIN(common_prefix(r, t), max_par(t));
+  for (int n = most; n >= 1; n--) {
+    bool depends;
+    if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n)) continue;
+    bool light = region_cost(pl, r, n) + item_cost(pl, t, n) <= MAX_SHRINK_COST;
+    if (n < r->n_par && !light) continue;
+    if (n < max_par(t) && item_cost(pl, t, n) > MAX_SHRINK_COST) continue; /* t would lose its own parallelism */
+    return n;
+  }
+  return 0;
+}
+
+static bool contraction_joins(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
+  const TpStmt *first = &pl->p->stmt[r->stmt[0]];
+  if (t->n_axes != 2 || t->extent[0] != first->extent[0] || t->extent[1] != first->extent[1]) return false;
+  if (!reads_fit(pl, t, region, 2, NULL)) return false;
+  if (is_contraction(pl, t)) return r->n_stmts < 4;
+  bool flat = t->n_index == 2 && t->index[0] == dx_axis(pl->d, 0) && t->index[1] == dx_axis(pl->d, 1);
+  bool depends = false;
+  reads_fit(pl, t, region, 2, &depends);
+  return flat && depends && !has_kind(pl->d, t->rhs, DX_RED);
+}
+
+static void place(Planner *pl, TpRegion *r, int region, int stmt) {
+  int *more = ARENA_ARRAY(pl->a, int, r->n_stmts + 1);
+  if (r->n_stmts) memcpy(more, r->stmt, sizeof(int) * (size_t)r->n_stmts);
+  more[r->n_stmts] = stmt;
+  r->stmt = more;
+  r->n_stmts++;
+  pl->stmt_region[stmt] = region;
+}
+
+static bool grow(Planner *pl, TpRegion *r, int region) {
+  bool grew = false;
+  for (int i = 0; i < pl->p->n_stmts; i++) {
+    TpStmt *t = &pl->p->stmt[i];
+    if (pl->dead[i] || pl->stmt_region[i] >= 0) continue;
+    if (r->contraction) {
+      if (!contraction_joins(pl, r, region, t)) continue;
+    } else {
+      int n = is_contraction(pl, t) ? 0 : join_par(pl, r, region, t);
+      if (!n) continue;
+      r->n_par = n;
+    }
+    place(pl, r, region, i);
+    grew = true;
+  }
+  return grew;
+}
+
+static Err *form_regions(Planner *pl) {
+  Tp *p = pl->p;
+  for (int first;;) {
+    for (first = 0; first < p->n_stmts; first++)
+      if (!pl->dead[first] && pl->stmt_region[first] < 0 && reads_fit(pl, &p->stmt[first], -2, 0, NULL)) break;
+    if (first == p->n_stmts) break;
+    int region = pl->plan->n_regions;
+    const TpStmt *t = &p->stmt[first];
+    TpRegion r = {.contraction = is_contraction(pl, t), .n_par = max_par(t)};
+    WgtFind w = {p, -1, false};
+    each_load(pl->d, t->rhs, find_packed, &w);
+    if (w.row_axis >= 0 && !r.contraction) return err_new(ERR_UNSUPPORTED, "statement %s: weights must be indexed [last axis of the result, k] in a result of two axes", t->text);
+    memcpy(r.par, t->extent, sizeof(Dx) * (size_t)t->n_axes);
+    place(pl, &r, region, first);
+    while (grow(pl, &r, region)) {}
+    PUSH(pl->a, pl->plan->region, pl->plan->n_regions, pl->plan->cap_regions, r);
+  }
+  for (int i = 0; i < p->n_stmts; i++) CHECK(pl->dead[i] || pl->stmt_region[i] >= 0, "statement %s reads what nobody makes", p->stmt[i].text);
+  return NULL;
+}
+
+/* ---- phases, locals, arguments ---------------------------------------------------------------------------------------- */
+typedef struct Touch { const Tp *p; bool *read; } Touch;
+static bool touch(void *ctx, const DxNode *load) {
+  Touch *t = ctx;
+  t->read[root(t->p, (int)load->ival)] = true;
+  return true;
+}
+
+static void set_phases(Planner *pl) {
+  TpPlan *plan = pl->plan;
+  Tp *p = pl->p;
+  bool **rd = ARENA_ARRAY(pl->a, bool *, plan->n_regions), **wr = ARENA_ARRAY(pl->a, bool *, plan->n_regions);
+  for (int i = 0; i < plan->n_regions; i++) {
+    TpRegion *r = &plan->region[i];
+    Touch t = {p, ARENA_ARRAY(pl->a, bool, p->n_bufs)};
+    wr[i] = ARENA_ARRAY(pl->a, bool, p->n_bufs);
+    for (int k = 0; k < r->n_stmts; k++) {
+      each_stmt_load(pl->d, &p->stmt[r->stmt[k]], touch, &t);
+      wr[i][root(p, p->stmt[r->stmt[k]].buf)] = true;
+    }
+    rd[i] = t.read;
+    r->phase = 0;
+    for (int j = 0; j < i; j++) {
+      bool clash = false;
+      for (int b = 0; b < p->n_bufs; b++) clash |= (wr[j][b] && (rd[i][b] || wr[i][b])) || (rd[j][b] && wr[i][b]);
+      if (clash) r->phase = MAX(r->phase, plan->region[j].phase + 1);
+    }
+    plan->n_phases = MAX(plan->n_phases, r->phase + 1);
+  }
+}
+
+static void sort_by_phase(TpPlan *plan) {
+  for (int i = 1; i < plan->n_regions; i++) {
+    TpRegion r = plan->region[i];
+    int k = i;
+    for (; k > 0 && plan->region[k - 1].phase > r.phase; k--) plan->region[k] = plan->region[k - 1];
+    plan->region[k] = r;
+  }
+}
+
+typedef struct LocalUse { Planner *pl; int region, n_par; int *home; bool *everywhere; } LocalUse;
+static bool note_use(void *ctx, const DxNode *load) {
+  LocalUse *u = ctx;
+  int r = root(u->pl->p, (int)load->ival);
+  if (u->home[r] != u->region || !at_item(u->pl, load->arg, load->n_args, u->n_par) || u->pl->p->buf[load->ival].alias != load->ival) u->everywhere[r] = true;
+  return true;
+}
+
+/* A temporary made and read in one region, always at the item itself, needs no memory outside it. */
+static void localize(Planner *pl) {
+  Tp *p = pl->p;
+  int *home = ARENA_ARRAY(pl->a, int, p->n_bufs);
+  bool *everywhere = ARENA_ARRAY(pl->a, bool, p->n_bufs);
+  for (int b = 0; b < p->n_bufs; b++) home[b] = -1;
+  for (int i = 0; i < pl->plan->n_regions; i++) {
+    TpRegion *r = &pl->plan->region[i];
+    for (int k = 0; k < r->n_stmts; k++) {
+      TpStmt *t = &p->stmt[r->stmt[k]];
+      int b = root(p, t->buf);
+      if ((home[b] >= 0 && home[b] != i) || !at_item(pl, t->index, t->n_index, r->contraction ? 2 : r->n_par) || t->buf != b) everywhere[b] = true;
+      home[b] = i;
+    }
+  }
+  for (int i = 0; i < pl->plan->n_regions; i++) {
+    TpRegion *r = &pl->plan->region[i];
+    LocalUse u = {pl, i, r->contraction ? 2 : r->n_par, home, everywhere};
+    for (int k = 0; k < r->n_stmts; k++) each_stmt_load(pl->d, &p->stmt[r->stmt[k]], note_use, &u);
+  }
+  for (int b = 0; b < p->n_bufs; b++)
+    p->buf[b].local = p->buf[b].role == BUF_TEMP && home[b] >= 0 && !everywhere[b] ? home[b] : -1;
+  for (int b = 0; b < p->n_bufs; b++) p->buf[b].local = p->buf[root(p, b)].local;
+}
+
+typedef struct ArgList { Planner *pl; TpRegion *r; int cap; } ArgList;
+static void add_arg(ArgList *l, int what) {
+  for (int i = 0; i < l->r->n_args; i++) if (l->r->arg[i] == what) return;
+  PUSH(l->pl->a, l->r->arg, l->r->n_args, l->cap, what);
+}
+
+static void collect_args(ArgList *l, Dx x) {
+  const DxNode *n = &l->pl->d->node[x];
+  if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
+  if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, root(l->pl->p, (int)n->ival));
+  for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
+}
+
+static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x, uint64_t h) {
+  const DxNode *n = &pl->d->node[x];
+  int64_t v = n->ival;
+  if (n->kind == DX_LOAD || n->kind == DX_WGT) {
+    const TpBuf *b = &pl->p->buf[v];
+    int rt = root(pl->p, (int)v), k = 0;
+    while (k < r->n_args && r->arg[k] != rt) k++;
+    v = b->local >= 0 ? 1000 + rt : k;
+    h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
+    if (b->fmt) h = hash_bytes(b->fmt->decl->name, strlen(b->fmt->decl->name), h);
+    for (int i = 0; i < b->n_dims; i++) h = hash_dx(pl, r, b->dim[i], h);
+  }
+  int64_t id[4] = {n->kind, n->op, v, n->n_args};
+  h = hash_bytes(id, sizeof id, h);
+  h = hash_bytes(&n->fval, sizeof n->fval, h);
+  for (int i = 0; i < n->n_args; i++) h = hash_dx(pl, r, n->arg[i], h);
+  return h;
+}
+
+static void finish_region(Planner *pl, TpRegion *r, int region) {
+  ArgList l = {pl, r, 0};
+  Str name = {0};
+  uint64_t h = (uint64_t)r->n_par * 2 + r->contraction;
+  for (int i = 0; i < r->n_stmts; i++) {
+    TpStmt *t = &pl->p->stmt[r->stmt[i]];
+    for (int k = 0; k < t->n_index; k++) collect_args(&l, t->index[k]);
+    for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
+    collect_args(&l, t->rhs);
+    if (pl->p->buf[t->buf].local < 0) add_arg(&l, root(pl->p, t->buf));
+    str_addf(&name, i ? "+%s" : "%s", t->text);
+  }
+  for (int i = 0; i < r->n_stmts; i++) {
+    TpStmt *t = &pl->p->stmt[r->stmt[i]];
+    DxNode target = {.kind = DX_LOAD, .n_args = (uint8_t)t->n_index, .ival = t->buf};
+    memcpy(target.arg, t->index, sizeof(Dx) * (size_t)t->n_index);
+    h = hash_dx(pl, r, dx_node(pl->d, target), h);
+    for (int k = 0; k < t->n_axes; k++) h = hash_dx(pl, r, t->extent[k], h);
+    h = hash_dx(pl, r, t->rhs, h);
+  }
+  (void)region;
+  r->key = h;
+  r->name = arena_dup(pl->a, name.p);
+  str_free(&name);
+}
+
+Err *tp_plan(Tp *p, TpPlan **out) {
+  Planner *pl = ARENA_NEW(p->arena, Planner);
+  *pl = (Planner){.p = p, .d = p->dag, .a = p->arena, .plan = ARENA_NEW(p->arena, TpPlan)};
+  pl->plan->tp = p;
+  pl->dead = ARENA_ARRAY(p->arena, bool, p->n_stmts);
+  pl->stmt_region = ARENA_ARRAY(p->arena, int, p->n_stmts);
+  for (int i = 0; i < p->n_stmts; i++) pl->stmt_region[i] = -1;
+  for (int i = 0; i < p->n_stmts; i++) order_axes(pl, &p->stmt[i]);
+  merge_equal(pl);
+  inline_cheap(pl);
+  drop_unused(pl);
+  TRY(form_regions(pl));
+  set_phases(pl);
+  sort_by_phase(pl->plan);
+  for (int i = 0; i < pl->plan->n_regions; i++)
+    for (int k = 0; k < pl->plan->region[i].n_stmts; k++) pl->stmt_region[pl->plan->region[i].stmt[k]] = i;
+  localize(pl);
+  for (int i = 0; i < pl->plan->n_regions; i++) finish_region(pl, &pl->plan->region[i], i);
+  *out = pl->plan;
+  return NULL;
+}
+
+void tp_plan_print(const TpPlan *plan, Str *out) {
+  for (int i = 0; i < plan->n_regions; i++) {
+    const TpRegion *r = &plan->region[i];
+    str_addf(out, "phase %d region %d %s: %s, %d parallel axes, %d statements, args", r->phase, i, r->name, r->contraction ? "contraction" : "rows", r->n_par, r->n_stmts);
+    for (int k = 0; k < r->n_args; k++) str_addf(out, r->arg[k] >= 0 ? " b%d" : " S%d", r->arg[k] >= 0 ? r->arg[k] : ~r->arg[k]);
+    str_add(out, "\n");
+    for (int k = 0; k < r->n_stmts; k++) {
+      const TpStmt *t = &plan->tp->stmt[r->stmt[k]];
+      str_addf(out, "    %s%s[", t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
+      for (int x = 0; x < t->n_index; x++) {
+        if (x) str_add(out, ", ");
+        dx_print(plan->tp->dag, t->index[x], out);
+      }
+      str_add(out, "] = ");
+      dx_print(plan->tp->dag, t->rhs, out);
+      str_add(out, "\n");
+    }
+  }
+}

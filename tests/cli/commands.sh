@@ -1,0 +1,55 @@
+# The frame of the commands: help, version, doctor, nearest name, exit codes, --trace, where output goes.
+. tests/lib.sh
+
+expect "no command is wrong usage" 2 "$LUMEN"
+expect "help" 0 "$LUMEN" help
+cp "$out" "$TEST_TMP/help"
+empty "help says nothing on standard error" "$err"
+expect "--help is help" 0 "$LUMEN" --help
+cmp -s "$out" "$TEST_TMP/help" && ok "--help prints what help prints" || not_ok "--help prints what help prints" "they differ"
+for c in $(sed -n 's/^CMD(\([a-z]*\),.*/\1/p' src/cmd/commands.def); do
+  has "help lists $c" "$TEST_TMP/help" "  $c "
+  expect "help $c" 0 "$LUMEN" help "$c"
+  has "help $c prints its usage" "$out" "usage: lumen $c"
+  cp "$out" "$TEST_TMP/one"
+  expect "$c --help" 0 "$LUMEN" "$c" --help
+  cmp -s "$out" "$TEST_TMP/one" && ok "$c --help prints what help $c prints" || not_ok "$c --help prints what help $c prints" "they differ"
+  grep -q "lumen $c" docs/commands.md && ok "docs/commands.md tells of $c" || not_ok "docs/commands.md tells of $c" "not named"
+done
+expect "help for an unknown command" 2 "$LUMEN" help nonsense
+
+expect "an unknown command" 2 "$LUMEN" hlep
+has "its nearest name" "$err" 'did you mean `help`?'
+empty "nothing on standard output" "$out"
+expect "an unknown command like no other" 2 "$LUMEN" xyzzyplugh
+hasnt "no nearest name" "$err" 'did you mean'
+
+expect "version" 0 "$LUMEN" version
+has "version names the program" "$out" "lumen "
+expect "--version" 0 "$LUMEN" --version
+expect "version --json" 0 "$LUMEN" version --json
+is_json "version --json is JSON" "$out" 'o["name"] == "lumen" and o["version"]'
+expect "version with a stranger" 2 "$LUMEN" version --jsn
+
+expect "doctor" 0 env LUMEN_HOME="$TEST_TMP/none" "$LUMEN" doctor
+has "doctor names the cache" "$out" "$TEST_TMP/none: not made yet"
+mkdir "$TEST_TMP/home"
+head -c 1048576 /dev/zero > "$TEST_TMP/home/some.gguf"
+: > "$TEST_TMP/home/$(printf 'bad\377name')"
+expect "doctor --json" 0 env LUMEN_HOME="$TEST_TMP/home" "$LUMEN" doctor --json
+is_json "doctor --json is JSON" "$out" 'o["cpu"]["threads"] >= 1 and o["cpu"]["targets"] and o["memory"]["total_bytes"] > 0'
+is_json "doctor lists the cache's files" "$out" 'sorted(f["name"] for f in o["cache"]["files"])[1] == "some.gguf" and o["cache"]["bytes"] == 1 << 20'
+expect "doctor respects affinity" 0 taskset -c 0 "$LUMEN" doctor --json
+is_json "one CPU allowed, one thread" "$out" 'o["cpu"]["threads"] == 1 and o["cpu"]["allowed"] == 1'
+
+expect "--trace help" 0 "$LUMEN" --trace help version
+has "--trace help lists the stages" "$err" "machine code as assembly"
+expect "--trace after the command" 0 "$LUMEN" version --trace ir
+expect "an unknown trace stage" 2 "$LUMEN" version --trace nonsense
+has "its name" "$err" "trace stage 'nonsense'"
+expect "an unknown stage in LUMEN_TRACE" 2 env LUMEN_TRACE=nonsense "$LUMEN" version
+expect "--trace without stages" 2 "$LUMEN" version --trace
+if [ -w /dev/full ]; then
+  if "$LUMEN" help >/dev/full 2>"$err"; then not_ok "a full disk is a failure" "exit code 0"; else has "a full disk is a failure" "$err" "cannot be written"; fi
+else skip "a full disk is a failure" "no /dev/full here"; fi
+finish
