@@ -325,9 +325,9 @@ static void random_fn(int n, int trips, bool flt, int inner) {
     IrRef back[2] = {j2, acc};
     ir_br(&c.b, ir_cmp(&c.b, IR_icmp, IR_P_lt, j2, ir_const_i(&c.b, IR_T_i64, 3)), in_head, back, 2, after, &acc, 1);
     c.b.at = after;
-    p[0] = ir_param(fn, after, ir_type_of(fn, acc));
-  }
-  for (int i = 0; i < n; i++) q[i] = p[i];
+    q[0] = ir_param(fn, after, ir_type_of(fn, acc));
+  } else q[0] = p[0];
+  for (int i = 1; i < n; i++) q[i] = p[i];
   for (int step = 0; step < n; step++) {
     int i = (int)(rnd() % (unsigned)n), k = (int)(rnd() % (unsigned)n), r = (int)(rnd() % 3);
     if ((i % 5 == 4) != (k % 5 == 4)) {
@@ -337,7 +337,7 @@ static void random_fn(int n, int trips, bool flt, int inner) {
       continue;
     }
     if (i % 5 == 4) q[i] = ir_op2(&c.b, r == 0 ? IR_add : r == 1 ? IR_xor : IR_sub, q[i], q[k]);
-    else if (flt) q[i] = r == 0 ? ir_op3(&c.b, IR_fma, q[i], q[k], q[(k + 5 - k % 5) % (n - n % 5)]) : ir_op2(&c.b, r == 1 ? IR_fadd : IR_fmax, q[i], q[k]);
+    else if (flt) q[i] = r == 0 ? ir_op3(&c.b, IR_fma, q[i], q[k], q[k - k % 5]) : ir_op2(&c.b, r == 1 ? IR_fadd : IR_fmax, q[i], q[k]);
     else q[i] = ir_op2(&c.b, r == 0 ? IR_add : r == 1 ? IR_xor : IR_smax, q[i], q[k]);
   }
   /* Permute the vectors among themselves: cycles on the back edge. */
@@ -350,7 +350,7 @@ static void random_fn(int n, int trips, bool flt, int inner) {
   q[n] = ir_op2(&c.b, IR_add, p[n], ir_const_i(&c.b, IR_T_i64, 1));
   ir_jmp(&c.b, head, q, n + 1);
   c.b.at = done;
-  for (int i = 0; i < n; i++) ir_store(&c.b, i % 5 == 4 ? IR_M_i32 : flt ? IR_M_f32 : IR_M_i32, c.out, 0, 1, 1024 + 64 * (i % 40), p[i] == q[i] ? p[i] : p[i], 0);
+  for (int i = 0; i < n; i++) ir_store(&c.b, i % 5 == 4 ? IR_M_i32 : flt ? IR_M_f32 : IR_M_i32, c.out, 0, 1, 1024 + 64 * (i % 40), p[i], 0);
   ir_ret(&c.b);
   check_fn_with(fn, arena_printf(arena, "random function, %d values, %d turns, float %d, inner %d", n, trips, flt, inner), flt, 2, rnd_edge);
 }
@@ -362,19 +362,21 @@ static IrFn *micro_kernel(int tokens) {
   IrFn *fn = b->fn;
   IrType v = IR_T_i32x16, f = IR_T_f32x16;
   int head = ir_block_add(fn), done = ir_block_add(fn);
+  int n = tokens + 3;
   IrRef init[32], par[32], next[32], x = ir_padd(b, c.in, ir_const_i(b, IR_T_i64, 2048));
-  init[0] = ir_const_i(b, IR_T_i64, 0);
+  init[0] = init[tokens + 1] = init[tokens + 2] = ir_const_i(b, IR_T_i64, 0);
   for (int t = 0; t < tokens; t++) init[t + 1] = ir_const_f(b, f, 0);
   par[0] = ir_param(fn, head, IR_T_i64);
   for (int t = 0; t < tokens; t++) par[t + 1] = ir_param(fn, head, f);
-  ir_jmp(b, head, init, tokens + 1);
+  par[tokens + 1] = ir_param(fn, head, IR_T_i64), par[tokens + 2] = ir_param(fn, head, IR_T_i64);
+  ir_jmp(b, head, init, n);
   b->at = head;
-  IrRef acc[16], w = ir_padd(b, c.in, ir_shift(b, IR_shl, par[0], 9));
+  IrRef acc[16], w = ir_padd(b, c.in, par[tokens + 1]), xi = par[tokens + 2];
   for (int t = 0; t < tokens; t++) acc[t] = ir_const_i(b, v, 0);
   for (int i = 0; i < 8; i++) {
     IrRef codes = ir_op2(b, IR_and, ir_load(b, IR_M_i32, v, w, 0, 1, i * 64), ir_const_i(b, v, 0x0f0f0f0f));
     for (int t = 0; t < tokens; t++)
-      acc[t] = ir_dot4(b, acc[t], codes, ir_splat(b, ir_load(b, IR_M_i32, IR_T_i32, x, ir_shift(b, IR_shl, par[0], 5), 1, t * 64 + i * 4), 16), 15);
+      acc[t] = ir_dot4(b, acc[t], codes, ir_splat(b, ir_load(b, IR_M_i32, IR_T_i32, x, xi, 1, t * 64 + i * 4), 16), 15);
   }
   IrRef d = ir_load(b, IR_M_f16, f, c.in, par[0], 8, 0);
   for (int t = 0; t < tokens; t++) {
@@ -382,7 +384,9 @@ static IrFn *micro_kernel(int tokens) {
     next[t + 1] = ir_op3(b, IR_fma, ir_op3(b, IR_fma, ir_op1(b, IR_i2f, acc[t]), s, bias), d, par[t + 1]);
   }
   next[0] = ir_op2(b, IR_add, par[0], ir_const_i(b, IR_T_i64, 1));
-  ir_br(b, ir_cmp(b, IR_icmp, IR_P_lt, next[0], ir_const_i(b, IR_T_i64, 2)), head, next, tokens + 1, done, NULL, 0);
+  next[tokens + 1] = ir_op2(b, IR_add, par[tokens + 1], ir_const_i(b, IR_T_i64, 512));
+  next[tokens + 2] = ir_op2(b, IR_add, par[tokens + 2], ir_const_i(b, IR_T_i64, 32));
+  ir_br(b, ir_cmp(b, IR_icmp, IR_P_lt, next[0], ir_const_i(b, IR_T_i64, 2)), head, next, n, done, NULL, 0);
   b->at = done;
   for (int t = 0; t < tokens; t++) ir_store(b, IR_M_f32, c.out, 0, 1, 64 * t, next[t + 1], 0);
   ir_ret(b);
