@@ -13,8 +13,9 @@ static int nesting(const char *p, size_t n) {
       if (p[i] == '\\') i++;
       else if (p[i] == '"') in_string = false;
     } else if (p[i] == '"') in_string = true;
-    else if (p[i] == '[' || p[i] == '{') most = MAX(most, ++depth);
+    else if (p[i] == '[' || p[i] == '{') depth++;
     else if (p[i] == ']' || p[i] == '}') depth -= depth > 0;
+    most = MAX(most, depth);
   }
   return most;
 }

@@ -32,7 +32,12 @@ typedef struct DxNode {
   float fval;                     /* DX_FLT */
 } DxNode;
 
-typedef struct Dag { Arena *arena; DxNode *node; int n, cap; Dx *table; int n_table; } Dag;
+typedef struct Dag {
+  Arena *arena;
+  DxNode *node; int n, cap;
+  Dx *table; int n_table;
+  int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
+} Dag;
 Dag *dag_new(Arena *a);
 Dx dx_int(Dag *d, int64_t v);
 Dx dx_flt(Dag *d, float v);

@@ -234,6 +234,7 @@ static bool local_read(void *ctx, const DxNode *load) {
     if (pl->stmt_region[i] < 0) return false; /* its maker is not placed yet */
     if (pl->stmt_region[i] != l->region) continue;
     l->depends = true;
+    if (load->ival != pl->p->stmt[i].buf && l->n_par > 1) return false; /* other dimensions: only rows are known to agree */
     if (!at_item(pl, load->arg, load->n_args, l->n_par) || !at_item(pl, pl->p->stmt[i].index, pl->p->stmt[i].n_index, l->n_par)) return false;
   }
   return true;

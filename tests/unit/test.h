@@ -23,7 +23,16 @@ __attribute__((format(printf, 3, 4), unused)) static void test_fail(const char *
   test_failed_here = true;
   test_n_failed++;
 }
-#define EXPECT(cond, ...) do { if (!(cond)) test_fail(__FILE__, __LINE__, #cond " " __VA_ARGS__); } while (0)
+/* The condition's text is no format: it may hold a '%'. */
+__attribute__((format(printf, 4, 5), unused)) static void test_fail_expect(const char *file, int line, const char *cond, const char *fmt, ...) {
+  char why[1500];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(why, sizeof why, fmt, ap);
+  va_end(ap);
+  test_fail(file, line, "%s %s", cond, why);
+}
+#define EXPECT(cond, ...) do { if (!(cond)) test_fail_expect(__FILE__, __LINE__, #cond, "" __VA_ARGS__); } while (0)
 #define EXPECT_OK(err) do { Err *e_ = (err); if (e_) { test_fail(__FILE__, __LINE__, "%s", err_text(e_)); err_free(e_); } } while (0)
 __attribute__((unused)) static void test_begin(const char *name) { test_name = name; test_failed_here = false; }
 __attribute__((unused)) static void test_end(void) { if (!test_failed_here) printf("ok - %s\n", test_name); fflush(stdout); }

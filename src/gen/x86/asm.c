@@ -12,8 +12,8 @@ typedef struct Item {
   int end;             /* rip: fixed offset of the next instruction */
   int op, label;
   int32_t disp;
-  int size;            /* bytes this item adds; align: the alignment until finish */
-  int align;
+  int size;            /* bytes this item adds: the branch or the padding */
+  int align;           /* multiple that padding reaches */
 } Item;
 typedef struct Label { int at, n_items; int64_t pos; bool bound; } Label;
 typedef struct Const { int label, n_bytes; uint8_t p[64]; } Const;

@@ -49,13 +49,12 @@ enum {
   X86F_COMM = 1 << 11,    /* whole vectors whose two sources may swap, which can save a byte of VEX */
   X86F_CMPI = 1 << 12,    /* as COMM, for the symmetric predicates of a compare */
   X86F_SWAP = 1 << 13,    /* general register to register: opcode - 2 with the operands exchanged is the assembler's choice */
-  X86F_REV = 1 << 14,     /* vector register to register: the store opcode may save a byte of VEX; op + 1, + 0x10 or + 0x50, see enc.c */
+  X86F_REV = 1 << 14,     /* vector register to register: the store opcode may save a byte of VEX; rev_opcode in enc.c knows it */
   X86F_ALU = 1 << 15,     /* group 1: short forms for imm8 and for the accumulator */
   X86F_TEST = 1 << 16,    /* accumulator form A9 */
   X86F_NOSIZE = 1 << 17,  /* memory operand is an address, printed without a size */
   X86F_VZERO = 1 << 18,   /* vzeroupper: no operands and writes vectors */
   X86F_REL8 = 1 << 19,    /* branch that has a one-byte-displacement form */
-  X86F_SETOP = 1 << 20,   /* row without operands or ModRM: opcode bytes only */
   X86F_SHIFT = 1 << 22,   /* the count 1 has a form without an immediate */
   X86F_PREF = 1 << 21,    /* a hint: reads nothing that counts */
 };

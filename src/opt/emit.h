@@ -1,0 +1,69 @@
+/* Private to opt: the state of turning expressions into IR (emit.c) inside the loops of a region (lower.c). */
+#ifndef LUMEN_OPT_EMIT_H
+#define LUMEN_OPT_EMIT_H
+#include "opt/opt.h"
+
+enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16 };
+
+/* An integer as a sum: coef * value + .. + k + lane * (number of the lane). */
+typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t k, lane; } Lin;
+
+/* Values of one expression: one for all rows of the tile or one per row; scalars or vectors of the current lanes. */
+typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
+
+typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
+typedef struct Local { LocalKind kind; Vals val; int64_t off; } Local;
+typedef struct Panel { bool code, value; int64_t off; } Panel; /* weights unpacked for the current tile of 16 rows */
+
+typedef struct Emit {
+  Arena *a; IrFn *fn; IrBuild b;
+  const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
+  IrRef scratch;
+  IrRef *arg;                     /* loaded argument table, as TpRegion.arg */
+  Lin axis[DX_MAX_AXES];
+  int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
+  int n_rows, row;                /* tile over axis 0: its value is axis[0] + row */
+  IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
+  Local *local; Panel *panel;
+  int64_t scratch_bytes;
+  Vals **memo; Dx *stack; int n_stack, cap_stack;
+  struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
+  struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  Err *err;
+} Emit;
+
+Lin lin_const(int64_t k);
+Lin lin_ref(IrRef v, int64_t coef);
+Lin lin_add(Emit *e, Lin a, Lin b);
+Lin lin_scale(Lin a, int64_t c);
+Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
+IrRef lin_value(Emit *e, Lin l);               /* i64 */
+IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
+
+Vals emit(Emit *e, Dx x);
+IrRef emit_pick(Emit *e, Vals v, int row, bool vec);
+int emit_mark(Emit *e);
+void emit_forget(Emit *e, int mark);           /* what was emitted since does not dominate what follows */
+void emit_forget_axis(Emit *e, int mark, int axis);
+void emit_fail(Emit *e, Err *err);
+bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes); /* every load contiguous or the same over `lanes` values of axis */
+int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when constant */
+Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */
+IrRef buf_base(Emit *e, int buf);
+IrMem buf_mem(const Emit *e, int buf);
+
+/* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
+typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;
+void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, int n_init);
+void loop_end(Emit *e, Loop *l, const IrRef *next);  /* afterwards l->carried holds the final values */
+
+/* weight.c */
+Vals emit_weight(Emit *e, Dx x);
+bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
+int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
+IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
+IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
+IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical);
+void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
+#endif

@@ -1,0 +1,293 @@
+/* Weights: reading blocks as the format's text says (raw), reading the packed form lane by lane, unpacking codes, integer contraction of
+   four codes at a time, and panels (weights of a tile unpacked once). What is done for a format follows from its FormatForm alone.
+   In: DX_WGT nodes. Out: IR values: value f32, code i32 (unsigned), scale and offset f32. */
+#include <string.h>
+#include "opt/emit.h"
+
+static const FormatForm *form_of(const Emit *e, int buf) { return e->p->buf[buf].fmt; }
+
+static int64_t buf_K(const Emit *e, int buf) {
+  int64_t K = 0;
+  CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K), "weight %s: K is not known", e->p->buf[buf].name);
+  return K;
+}
+
+/* l = multiple of D + constant below D; false when the remainder is not known here. */
+static bool split(Emit *e, Lin l, int64_t D, Lin *whole, int64_t *rest) {
+  for (int i = 0; i < l.n; i++) {
+    if (l.t[i].c % D) {
+      emit_fail(e, err_new(ERR_UNSUPPORTED, "a position inside blocks of %lld weights is not known before run time", (long long)D));
+      return false;
+    }
+  }
+  *rest = l.k % D;
+  for (int i = 0; i < l.n; i++) l.t[i].c /= D;
+  l.k /= D;
+  *whole = l;
+  return true;
+}
+
+/* ---- raw blocks ---------------------------------------------------------------------------------------------------- */
+static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
+  if (x < e->field.n && e->field.v[x]) return e->field.v[x];
+  const DxNode *n = &f->dag->node[x];
+  int lanes = offs ? ir_type_lanes(e->fn, ir_type_of(e->fn, offs)) : 1;
+  IrType ti = ir_vec_type(IR_E_I32, lanes), tf = ir_vec_type(IR_E_F32, lanes);
+  IrRef a[3], v;
+  switch (n->kind) {
+    case DX_INT: v = ir_const_i(&e->b, ti, (int32_t)n->ival); break;
+    case DX_FLT: v = ir_const_f(&e->b, tf, n->fval); break;
+    case DX_FIELD:
+      byte.k += n->ival;
+      if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) { /* widened on the way through scratch */
+        emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, offs, byte.k), 0);
+        v = ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
+      } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
+      else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
+      break;
+    default:
+      CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
+      for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
+      n = &f->dag->node[x];
+      v = emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0);
+  }
+  if (x < e->field.n) e->field.v[x] = v;
+  return v;
+}
+
+IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
+  uint64_t key[3] = {(uint64_t)e->b.at, (uint64_t)base, (uint64_t)byte.k}, at = hash_bytes(key, sizeof key, 1);
+  for (int i = 0; i < byte.n; i++) {
+    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
+    at = hash_bytes(t, sizeof t, at);
+  }
+  if (e->field.f != f || e->field.at != at || e->field.n < f->dag->n) {
+    e->field.f = f;
+    e->field.at = at;
+    if (e->field.n < f->dag->n) e->field.v = ARENA_ARRAY(e->a, IrRef, f->dag->n + 64);
+    else memset(e->field.v, 0, sizeof(IrRef) * (size_t)e->field.n);
+    e->field.n = MAX(e->field.n, f->dag->n);
+  }
+  return block_value(e, f, x, base, offs, byte);
+}
+
+typedef struct AtElement { const FormatForm *f; int64_t i; } AtElement;
+static Dx leaf_at(void *ctx, Dx x) {
+  const AtElement *m = ctx;
+  const DxNode *n = &m->f->dag->node[x];
+  return n->kind == DX_LEAF ? m->f->leaf[n->ival].at[m->i] : 0;
+}
+
+/* The attribute of element i over the block's fields. */
+static Dx raw_expr(const FormatForm *f, WgtAttr attr, int64_t i) {
+  AtElement m = {f, i};
+  if (attr == WA_VALUE) return f->x[i];
+  if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
+  return dx_rewrite(f->dag, attr == WA_SCALE ? f->scale : f->offset, leaf_at, &m);
+}
+
+static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) {
+  int buf = (int)n->ival;
+  Lin row = lin_of(e, n->arg[0]), k = lin_of(e, n->arg[1]), block;
+  int64_t i, row_bytes = buf_K(e, buf) / f->block * f->n_bytes;
+  k.lane = 0;
+  if (!split(e, k, f->block, &block, &i)) return ir_const_f(&e->b, IR_T_f32, 0);
+  Lin byte = lin_add(e, lin_scale(row, row_bytes), lin_scale(block, f->n_bytes));
+  if (f->plain) return emit_load_at(e, f->mem, vec ? e->lanes : 1, buf_base(e, buf), byte);
+  return emit_block_value(e, f, raw_expr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
+}
+
+/* ---- packed tiles -------------------------------------------------------------------------------------------------- */
+static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) {
+  PackLayout l = format_layout(form_of(e, buf), buf_K(e, buf));
+  Lin byte = lin_add(e, in_tile, lin_ref(e->tile, l.tile_bytes));
+  if (e->sub) byte = lin_add(e, byte, lin_ref(e->sub, (int64_t)e->lanes * row_bytes));
+  return emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
+}
+
+/* Four codes of each row: one byte each, as i32 lanes. */
+static IrRef quad(Emit *e, int buf, Lin chunk, int q) {
+  const FormatForm *f = form_of(e, buf);
+  const PackLeaf *lf = &f->leaf[f->code];
+  if (e->panel[buf].code) {
+    Lin at = lin_add(e, lin_scale(chunk, (int64_t)f->chunk / 4 * 64), lin_const(e->panel[buf].off + q * 64));
+    if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+    return emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
+  }
+  PackLayout l = format_layout(f, buf_K(e, buf));
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  IrRef sum = 0;
+  int64_t off = l.leaf_off[f->code];
+  for (int i = 0; i < lf->n_planes; i++) {
+    int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (f->chunk / 4 + slots - 1) / slots, to = lf->plane_shift[i];
+    int by = bits * (q / n_vec) - to;
+    IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, lin_scale(chunk, l.leaf_stride[f->code]), lin_const(off + q % n_vec * 64)), 4);
+    if (by) v = ir_shift(&e->b, by > 0 ? IR_shr : IR_shl, v, by > 0 ? by : -by);
+    if (bits < 8) v = ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << to))));
+    sum = sum ? ir_op2(&e->b, IR_or, sum, v) : v;
+    off += n_vec * 64;
+  }
+  return sum;
+}
+
+static IrRef code_at(Emit *e, int buf, Lin k) {
+  const FormatForm *f = form_of(e, buf);
+  Lin chunk;
+  int64_t j;
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  if (!split(e, k, f->chunk, &chunk, &j)) return ir_const_i(&e->b, t, 0);
+  IrRef v = quad(e, buf, chunk, (int)(j / 4));
+  if (j % 4) v = ir_shift(&e->b, IR_shr, v, (int)(8 * (j % 4)));
+  return j % 4 == 3 ? v : ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, 255));
+}
+
+static Lin group_index(Emit *e, Lin k, int gran) {
+  int64_t g = gran;
+  for (int i = 0; i < k.n; i++) {
+    int64_t a = g, b = k.t[i].c;
+    while (b) { int64_t r = a % b; a = b; b = r; }
+    g = a < 0 ? -a : a;
+  }
+  k.k -= k.k % g;
+  if (g == gran) {
+    for (int i = 0; i < k.n; i++) k.t[i].c /= gran;
+    k.k /= gran;
+    return k;
+  }
+  IrRef v = lin_value(e, k);
+  int sh = 0;
+  while (1 << sh < gran) sh++;
+  if (1 << sh == gran) return lin_ref(ir_shift(&e->b, IR_shr, v, sh), 1);
+  return lin_ref(ir_op2(&e->b, IR_udiv, v, ir_const_i(&e->b, IR_T_i64, gran)), 1);
+}
+
+static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) {
+  const PackLeaf *lf = &f->leaf[slot];
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  IrRef v;
+  if (slot == f->code) v = code_at(e, buf, k);
+  else {
+    PackLayout l = format_layout(f, buf_K(e, buf));
+    Lin idx = lf->gran == 1 ? k : group_index(e, k, lf->gran);
+    v = packed_load(e, buf, lf->mem, lin_add(e, lin_scale(idx, l.leaf_stride[slot]), lin_const(l.leaf_off[slot])), ir_mem_bytes[lf->mem]);
+  }
+  return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
+}
+
+IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+  const DxNode n = f->dag->node[x];
+  IrRef a[3];
+  if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
+  if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
+  if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
+  CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
+  for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
+  return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
+}
+
+static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
+  int buf = (int)n->ival;
+  Lin k = lin_of(e, n->arg[1]);
+  if (n->op == WA_CODE) return code_at(e, buf, k);
+  if (n->op == WA_VALUE && e->panel[buf].value) {
+    Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
+    if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+    return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+  }
+  return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : f->offset, buf, k);
+}
+
+Vals emit_weight(Emit *e, Dx x) {
+  const DxNode n = e->d->node[x];
+  const FormatForm *f = form_of(e, (int)n.ival);
+  bool raw = e->p->buf[n.ival].raw || e->s.naive;
+  Vals r = {1, !raw || (e->lane_axis >= 0 && n.axes >> e->lane_axis & 1), ARENA_NEW(e->a, IrRef)};
+  r.v[0] = raw ? raw_value(e, &n, f, r.vec) : packed_value(e, &n, f);
+  return r;
+}
+
+/* ---- integer contraction ------------------------------------------------------------------------------------------- */
+static bool contiguous_bytes(const Emit *e, const DxNode *n, int axis) {
+  bool ok = true;
+  if (n->kind != DX_LOAD || e->p->buf[n->ival].mem != IR_M_i8 || (e->lane_axis >= 0 && n->axes >> e->lane_axis & 1)) return false;
+  for (int i = 0; i < n->n_args; i++) if (dx_coef(e->d, n->arg[i], axis, &ok) != (i == n->n_args - 1)) return false;
+  return ok;
+}
+
+/* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
+bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
+  const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
+  int axis = (int)n.ival;
+  int64_t len;
+  if (e->s.naive || e->lane_axis < 0 || body.kind != DX_OP || body.op != DXO_MUL || !dx_is_int(e->d, n.arg[0], &len) || len % 4 || len > 256) return false;
+  int wi = e->d->node[body.arg[0]].kind == DX_WGT ? 0 : 1;
+  const DxNode w = e->d->node[body.arg[wi]], a = e->d->node[body.arg[1 - wi]];
+  bool ok = true;
+  if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
+  if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok) return false;
+  const FormatForm *f = form_of(e, (int)w.ival);
+  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  Lin saved = e->axis[axis];
+  for (int64_t q = 0; q < len; q += 4) {
+    Lin chunk;
+    int64_t j;
+    e->axis[axis] = lin_const(q);
+    if (!split(e, lin_of(e, w.arg[1]), f->chunk, &chunk, &j)) break;
+    IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4));
+    for (int k = 0; k < r.n; k++) {
+      e->row = k;
+      IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args));
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
+    }
+  }
+  e->row = 0;
+  e->axis[axis] = saved;
+  *out = r;
+  return true;
+}
+
+int64_t emit_unit(Emit *e, Dx body, int axis) {
+  const DxNode *n = &e->d->node[body];
+  int64_t unit = 1;
+  for (int i = 0; i < n->n_args; i++) {
+    int64_t a = unit, b = emit_unit(e, n->arg[i], axis), x = a, y = b;
+    while (y) { int64_t r = x % y; x = y; y = r; }
+    unit = a / x * b;
+  }
+  if (n->kind != DX_WGT || !(n->axes >> axis & 1)) return unit;
+  const FormatForm *f = form_of(e, (int)n->ival);
+  bool raw = e->p->buf[n->ival].raw || e->s.naive, ok = true;
+  int64_t need = raw ? f->block : n->op == WA_CODE || (n->op == WA_VALUE && f->code >= 0 && !e->panel[n->ival].value) ? f->chunk : 1;
+  int64_t c = dx_coef(e->d, n->arg[1], axis, &ok), x = need, y = c < 0 ? -c : c;
+  if (!ok) emit_fail(e, err_new(ERR_UNSUPPORTED, "a weight's position is not linear"));
+  while (y) { int64_t r = x % y; x = y; y = r; }
+  return x ? need / x : 1;
+}
+
+/* ---- panels -------------------------------------------------------------------------------------------------------- */
+void emit_panel(Emit *e, int buf) {
+  const FormatForm *f = form_of(e, buf);
+  Panel want = e->panel[buf];
+  int lanes = e->lanes;
+  IrRef sub = e->sub;
+  int64_t K = buf_K(e, buf);
+  Loop l;
+  e->lanes = FULL_LANES;
+  e->sub = 0;
+  e->panel[buf] = (Panel){.off = want.off};
+  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / f->chunk), true, NULL, 0);
+  for (int j = 0; j < f->chunk; j += want.code ? 4 : 1) {
+    Lin k = lin_ref(l.iv, f->chunk);
+    k.k = j;
+    Lin to = lin_add(e, lin_ref(l.iv, (int64_t)f->chunk * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, 1), j / 4) : emit_form(e, f, f->value, buf, k);
+    int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
+    emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
+    e->n_load = n_load;
+  }
+  loop_end(e, &l, NULL);
+  e->panel[buf] = want;
+  e->lanes = lanes;
+  e->sub = sub;
+}
