@@ -34,4 +34,7 @@ IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep);
 /* print.c */
 void ir_type_print(const IrFn *fn, IrType t, Str *out);
 void ir_ins_print(const IrFn *fn, IrRef v, Str *out);         /* one line, no indentation, no newline */
+
+/* order.c */
+int ir_n_edges(const IrBlock *b);                             /* 0 to 2 by the terminator */
 #endif
