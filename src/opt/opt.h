@@ -5,8 +5,8 @@
      format text --format.c--> canonical form and packing --lower.c--> packing and decoding functions
 
    Nothing here knows an op, a format or a model by name: contractions, reductions and layouts are found in the structure of the text. */
-#ifndef LUMEN_OPT_H
-#define LUMEN_OPT_H
+#ifndef LUMEN_TP_H
+#define LUMEN_TP_H
 #include "ir/ir.h"
 #include "lang/lang.h"
 
