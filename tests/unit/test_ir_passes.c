@@ -294,8 +294,8 @@ static void test_licm(void) {
   after(ir_pass_licm, "fn @f(%1: ptr<f32, scratch>, %2: ptr<f32, global>, %3: i64, %4: f32) {\nb0:\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b1(%5), b2\n"
                       "b1(%7: i64):\n  %8 = const f32 2\n  %9 = fmul %4, %8\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
                       "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\n}",
-        "b0(%1, %2, %3, %4):\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b3(%5), b2\nb1(%7: i64):\n  %8 = const f32 2\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
-        "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\nb3(%16: i64):\n  %17 = const f32 2\n  %9 = fmul %4, %17\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  jmp b1(%16)\n}\n");
+        "b0(%1, %2, %3, %4):\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b3, b2\nb1(%7: i64):\n  %8 = const f32 2\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
+        "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\nb3:\n  %16 = const f32 2\n  %9 = fmul %4, %16\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  jmp b1(%5)\n}\n");
 }
 
 /* A long straight function and a deep one: no pass may be quadratic. The bound is generous: about ten times what it takes. */
