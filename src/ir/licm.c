@@ -43,11 +43,18 @@ typedef struct Licm {
 } Licm;
 
 /* preheaders */
-static void redirect(IrFn *fn, const IrOrder *o, int head, int to) {
+
+/* Edges from outside the loop go to block `to`; without_args: the only one leaves its arguments to the new block's own jump. */
+static void redirect(IrFn *fn, const IrOrder *o, int head, int to, bool without_args) {
   for (int k = o->pred_at[head]; k < o->pred_at[head + 1]; k++) {
     IrBlock *p = &fn->blocks[o->pred[k]];
     if (ir_dominates(o, head, o->pred[k])) continue;
-    for (int e = 0; e < ir_n_edges(p); e++) if (p->edge[e].block == head) p->edge[e].block = to;
+    for (int e = 0; e < ir_n_edges(p); e++) {
+      IrEdge *edge = &p->edge[e];
+      if (edge->block != head) continue;
+      if (without_args) fn->blocks[to].edge[0] = *edge, *edge = (IrEdge){.block = to};
+      else edge->block = to;
+    }
   }
 }
 
@@ -56,12 +63,12 @@ static bool make_preheader(IrFn *fn, const IrOrder *o, int head) {
   for (int k = o->pred_at[head]; k < o->pred_at[head + 1]; k++)
     if (!ir_dominates(o, head, o->pred[k])) n_outside++, last = o->pred[k];
   if (n_outside == 1 && fn->blocks[last].term == IR_JMP) return false;
-  int at = ir_block_add(fn), n = fn->blocks[head].n_params;
+  int at = ir_block_add(fn), n = n_outside == 1 ? 0 : fn->blocks[head].n_params;
   IrRef *args = ARENA_ARRAY(fn->arena, IrRef, n);
   for (int k = 0; k < n; k++) args[k] = ir_param(fn, at, fn->ins[fn->blocks[head].params[k]].type);
-  redirect(fn, o, head, at);
   fn->blocks[at].term = IR_JMP;
   fn->blocks[at].edge[0] = (IrEdge){head, args, n};
+  redirect(fn, o, head, at, n_outside == 1);
   return true;
 }
 

@@ -47,7 +47,23 @@ static IrRef pick(Gen *g, int p) {
 /* An index below BUF / 2 from any i64. */
 static IrRef index_of(Gen *g) { return ir_op2(&g->b, IR_and, pick(g, I64), ir_const_i(&g->b, IR_T_i64, BUF / 2 - 1)); }
 
+/* The block's last load, or any last instruction, once more: food for cse. */
+static bool gen_again(Gen *g) {
+  IrFn *fn = g->b.fn;
+  const IrBlock *b = &fn->blocks[g->b.at];
+  bool any = rnd(2);
+  for (int i = b->n_ins - 1; i >= 0 && i > b->n_ins - 12; i--) {
+    IrIns x = fn->ins[b->ins[i]];
+    if (x.op != IR_load && (!any || x.op == IR_store)) continue;
+    IrRef v = ir_emit(&g->b, x);
+    for (int p = 0; p < 7; p++) if (type_of_pool(g, p) == x.type) add(g, p, v);
+    return true;
+  }
+  return false;
+}
+
 static void gen_load(Gen *g) {
+  if (rnd(3) == 0 && gen_again(g)) return;
   static const struct { uint8_t mem, scalar, vector; } rows[] = {
       {IR_M_u8, I32, VI}, {IR_M_i8, I32, VI}, {IR_M_i16, I32, VI}, {IR_M_i32, I32, VI}, {IR_M_f16, F32, VF}, {IR_M_bf16, F32, VF}, {IR_M_f32, F32, VF}};
   uint32_t r = rnd(COUNT_OF(rows));
@@ -246,6 +262,11 @@ static void test_cse(void) {
         "  store.f32 %1 + 4, %20\n  store.f32 %1 + 0, %20\n  jmp b3\nb2:\n  %10 = fsub %2, %3\n  store.f32 %1 + 0, %10\n  jmp b3\nb3:\n  %11 = fsub %2, %3\n  store.f32 %1 + 4, %11\n  ret\n}\n");
 }
 
+static void test_cse_loads(void) { /* a store to the space, anywhere, keeps loads apart */
+  const char *text = "b0(%1):\n  %2 = load.f32 f32 %1 + 0\n  %3 = load.f32 f32 %1 + 0\n  %4 = fadd %2, %3\n  store.f32 %1 + 4, %4\n  ret\n}\n";
+  after(ir_pass_cse, arena_printf(A, "fn @f(%%1: ptr<f32, global>) {\n%s", text), text);
+}
+
 static void test_dce(void) {
   after(ir_pass_dce, "fn @f(%1: ptr<i32, global>, %2: i32, %3: i1) {\nb0:\n  %4 = add %2, %2\n  jmp b1(%4, %2)\nb1(%5: i32, %6: i32):\n  %7 = add %5, %5\n  %8 = load.i32 i32 %1 + 0\n"
                      "  br %3, b1(%7, %6), b3\nb2:\n  jmp b3\nb3:\n  jmp b4\nb4:\n  store.i32 %1 + 0, %6\n  ret\n}",
@@ -273,8 +294,8 @@ static void test_licm(void) {
   after(ir_pass_licm, "fn @f(%1: ptr<f32, scratch>, %2: ptr<f32, global>, %3: i64, %4: f32) {\nb0:\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b1(%5), b2\n"
                       "b1(%7: i64):\n  %8 = const f32 2\n  %9 = fmul %4, %8\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
                       "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\n}",
-        "b0(%1, %2, %3, %4):\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b3(%5), b2\nb1(%7: i64):\n  %8 = const f32 2\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
-        "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\nb3(%16: i64):\n  %17 = const f32 2\n  %9 = fmul %4, %17\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  jmp b1(%16)\n}\n");
+        "b0(%1, %2, %3, %4):\n  %5 = const i64 0\n  %6 = icmp.gt %3, %5\n  br %6, b3, b2\nb1(%7: i64):\n  %8 = const f32 2\n  store.f32 %1, %7*4 + 0, %11\n  %12 = const i64 1\n"
+        "  %13 = add %7, %12\n  %14 = icmp.lt %13, %3\n  br %14, b1(%13), b2\nb2:\n  ret\nb3:\n  %16 = const f32 2\n  %9 = fmul %4, %16\n  %10 = load.f32 f32 %2 + 8\n  %11 = fmul %9, %10\n  jmp b1(%5)\n}\n");
 }
 
 /* A long straight function and a deep one: no pass may be quadratic. The bound is generous: about ten times what it takes. */
@@ -300,6 +321,7 @@ int main(int argc, char **argv) {
   }
   TEST("ir/passes: fold") test_fold();
   TEST("ir/passes: cse") test_cse();
+  TEST("ir/passes: cse and loads") test_cse_loads();
   TEST("ir/passes: licm") test_licm();
   TEST("ir/passes: dce") test_dce();
   TEST("ir/passes: random functions keep their results") test_random();
