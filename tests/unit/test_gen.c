@@ -206,7 +206,6 @@ static uint32_t rnd_codes(void) {
   for (int i = 0; i < 4; i++) if ((r >> 8 * i & 255) == 128) r ^= 1u << 8 * i;
   return r;
 }
-static uint32_t dot_mask;
 static void test_dot4(void) {
   static const int bounds[] = {15, 127, 128, 255};
   for (size_t k = 0; k < COUNT_OF(bounds); k++)
@@ -223,7 +222,22 @@ static void test_dot4(void) {
       ir_ret(&c.b);
       check_fn_with(c.b.fn, arena_printf(arena, "dot4 bound %d x%d", bounds[k], lanes), false, N_TRIES, rnd_codes);
     }
-  (void)dot_mask;
+  /* Chains from zero: they may stay narrow up to a sum of bounds, and the codes here reach every bound. */
+  static const int chain[][2] = {{15, 8}, {15, 9}, {15, 20}, {64, 2}, {65, 2}, {127, 3}};
+  for (size_t k = 0; k < COUNT_OF(chain); k++)
+    for (int shared = 0; shared < 2; shared++) {
+      Case c = case_new("dot4 chain");
+      IrRef u = ir_const_i(&c.b, IR_T_i32x16, (int32_t)(0x01010101u * (uint32_t)chain[k][0])), acc = ir_const_i(&c.b, IR_T_i32x16, 0);
+      for (int i = 0; i < chain[k][1]; i++) {
+        IrRef s = i % 2 ? arg_load(&c, IR_E_I32, 16, i) : ir_const_i(&c.b, IR_T_i32x16, i % 4 ? 0x7f7f7f7f : (int32_t)0x81818181);
+        if (!shared) s = ir_const_i(&c.b, IR_T_i32x16, 0x7f7f7f7f);
+        acc = ir_dot4(&c.b, acc, u, s, chain[k][0]);
+        if (shared && i == 1) result_store(&c, acc, 64);
+      }
+      result_store(&c, acc, 0);
+      ir_ret(&c.b);
+      check_fn_with(c.b.fn, arena_printf(arena, "chain of %d dot4, bound %d", chain[k][1], chain[k][0]), false, 3, rnd_codes);
+    }
 }
 
 static void test_lane_ops(void) {

@@ -43,6 +43,14 @@ static void put(Emit *e, const X86Ins *in) {
   x86_ins_text(in, &e->text);
   str_add_c(&e->text, '\n');
 }
+enum { LOOP_ALIGN = 32 };      /* bytes: one fetch window, so that a short loop does not straddle two */
+static bool is_loop_head(const Emit *e, int b) {
+  const MFn *fn = e->fn;
+  for (int k = b; k < fn->n_blocks && fn->blocks[k].depth >= fn->blocks[b].depth; k++)
+    for (int i = 0; i < (fn->blocks[k].term == M_JCC ? 2 : fn->blocks[k].term == M_JMP); i++)
+      if (fn->blocks[k].succ[i] == b) return true;
+  return false;
+}
 static void bind(Emit *e, int label) {
   x86_asm_bind(e->as, label);
   if (e->want_text) str_addf(&e->text, ".L%d:\n", label);
@@ -168,14 +176,25 @@ static void moves_parallel(Emit *e, Move *m, int n) {
   }
 }
 
-static void edge_moves(Emit *e, const MBlock *b) {
+/* The moves of an edge; false when there are no arguments. */
+static bool edge_list(const Emit *e, const MBlock *b, Move **out) {
   const MBlock *to = &e->fn->blocks[b->succ[0]];
-  Move *m = ARENA_ARRAY(e->fn->arena, Move, b->n_args);
+  Move *m = *out = ARENA_ARRAY(e->fn->arena, Move, b->n_args);
   for (int i = 0; i < b->n_args; i++) {
     const MReg *r = &e->fn->regs[to->params[i]];
     m[i] = (Move){r->cls, MAX(r->bytes, e->fn->regs[b->args[i]].bytes), place_of(e, to->params[i]), place_of(e, b->args[i]), false};
   }
-  moves_parallel(e, m, b->n_args);
+  return b->n_args > 0;
+}
+static void edge_moves(Emit *e, const MBlock *b) {
+  Move *m;
+  if (edge_list(e, b, &m)) moves_parallel(e, m, b->n_args);
+}
+static Move *entry_list(const Emit *e) {
+  const MBlock *b = &e->fn->blocks[0];
+  Move *m = ARENA_ARRAY(e->fn->arena, Move, b->n_params);
+  for (int i = 0; i < b->n_params; i++) m[i] = (Move){M_G, 8, place_of(e, b->params[i]), {param_regs[i], 0}, false};
+  return m;
 }
 
 static bool edge_is_free(const Emit *e, const MBlock *b) {
@@ -258,7 +277,6 @@ static void ins_emit(Emit *e, const MIns *in) {
 
 /* ---- frame ---- */
 static void prologue(Emit *e) {
-  const MFn *fn = e->fn;
   for (size_t i = 0; i < COUNT_OF(saved_regs); i++)
     if (e->map->used[M_G] >> saved_regs[i] & 1) put_ri(e, X86_push, saved_regs[i], 0);
   if (e->frame) {
@@ -268,10 +286,7 @@ static void prologue(Emit *e) {
     put_ri(e, X86_and64_i, RSP, -64);
     put_frame(e, X86_mov64_st, 1, RAX, e->save);
   }
-  const MBlock *b = &fn->blocks[0];
-  Move *m = ARENA_ARRAY(fn->arena, Move, b->n_params);
-  for (int i = 0; i < b->n_params; i++) m[i] = (Move){M_G, 8, place_of(e, b->params[i]), {param_regs[i], 0}, false};
-  moves_parallel(e, m, b->n_params);
+  moves_parallel(e, entry_list(e), e->fn->blocks[0].n_params);
 }
 
 static void epilogue(Emit *e) {
@@ -283,13 +298,23 @@ static void epilogue(Emit *e) {
   put(e, &ret);
 }
 
-/* The scratch slots exist when some edge may need them: a function without vector or general pressure has no frame at all. */
+/* Moves at a place that could form a cycle in a class without a free register. */
+static bool needs_scratch(const Emit *e, const Move *m, int n) {
+  for (int c = 0; c < M_N_CLASS; c++) {
+    int moving = 0;
+    for (int i = 0; i < n; i++) moving += m[i].cls == c && !same(m[i].d, m[i].s);
+    if (moving > 1 && free_reg(e, c) < 0) return true;
+  }
+  return false;
+}
+
+/* The scratch slots exist when some edge may need them: a function without pressure has no frame at all. */
 static void frame_plan(Emit *e) {
   bool needed = e->fn->n_frame > 0;
+  Move *m;
   for (int b = 0; b < e->fn->n_blocks && !needed; b++)
-    if (e->fn->blocks[b].n_args > 1 && !edge_is_free(e, &e->fn->blocks[b]))
-      for (int c = 0; c < M_N_CLASS; c++) needed = needed || (e->map->used[c] && free_reg(e, c) < 0);
-  if (e->fn->blocks[0].n_params && free_reg(e, M_G) < 0) needed = true;
+    if (e->fn->blocks[b].n_args > 1) needed = edge_list(e, &e->fn->blocks[b], &m) && needs_scratch(e, m, e->fn->blocks[b].n_args);
+  if (!needed) needed = needs_scratch(e, entry_list(e), e->fn->blocks[0].n_params);
   e->frame = needed;
   if (!needed) return;
   e->scratch = ROUND_UP(e->fn->n_frame, 64);
@@ -346,6 +371,7 @@ void x86_emit(const MFn *fn, const RegMap *map, bool want_text, GenCode *out) {
   prologue(&e);
   for (int b = 0; b < fn->n_blocks; b++) {
     e.depth = fn->blocks[b].depth;
+    if (e.depth > 0 && e.depth == e.deepest && is_loop_head(&e, b)) x86_asm_align(e.as, LOOP_ALIGN);
     bind(&e, e.label[b]);
     if (follow(&e, b) != b) {
       int to = follow(&e, b), next = b + 1 < fn->n_blocks ? follow(&e, b + 1) : -1;

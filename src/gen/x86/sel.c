@@ -423,6 +423,26 @@ static void uses_count(Sel *s) {
   }
 }
 
+/* Without VNNI, dot4s that start from zero and follow each other may add their pairs in 16 bits as long as the bounds allow it:
+   2 * 127 * (sum of bounds) < 2^15. Then only the last one widens. */
+enum { DOT_SUM_MAX = 32767 / (2 * 127) };
+static void dots_chain(Sel *s) {
+  s->dot_sum = ARENA_ARRAY(s->a, int, s->fn->n_ins);
+  s->dot_partial = ARENA_ARRAY(s->a, bool, s->fn->n_ins);
+  for (int b = 0; b < s->fn->n_blocks && !s->t->vnni; b++)
+    for (int i = 0; i < s->fn->blocks[b].n_ins; i++) {
+      IrRef v = s->fn->blocks[b].ins[i];
+      const IrIns *in = &s->fn->ins[v];
+      if (in->op != IR_dot4 || in->imm > DOT_SUM_MAX) continue;
+      IrRef from = sel_root(s, in->arg[0]);
+      const IrIns *f = &s->fn->ins[from];
+      if (f->op == IR_const && f->imm == 0) { s->dot_sum[v] = (int)in->imm; continue; }
+      if (!s->dot_sum[from] || s->n_uses[from] != 1 || f->block != b || s->dot_sum[from] + in->imm > DOT_SUM_MAX) continue;
+      s->dot_sum[v] = s->dot_sum[from] + (int)in->imm;
+      s->dot_partial[from] = true;
+    }
+}
+
 MFn *x86_select(Arena *a, const IrFn *fn, const Target *t) {
   Sel s = {.a = a, .fn = fn, .t = t, .m = ARENA_NEW(a, MFn), .ord = ir_order(a, fn)};
   s.m->arena = a, s.m->name = fn->name, s.m->target = t;
@@ -432,6 +452,7 @@ MFn *x86_select(Arena *a, const IrFn *fn, const Target *t) {
   s.first_block = ARENA_ARRAY(a, int, fn->n_blocks);
   for (int i = 0; i < fn->n_ins; i++) s.reg[i] = -1;
   uses_count(&s);
+  dots_chain(&s);
   Layout lay = layout(&s);
   int *split = ARENA_ARRAY(a, int, 2 * fn->n_blocks);
   blocks_make(&s, lay, split);

@@ -26,6 +26,8 @@ typedef struct Sel {
   int *reg;                    /* virtual register of each IR value; -1: nobody asked for it yet */
   int *n_uses;                 /* of each value, aliases seen through */
   int *epoch;                  /* stores before the instruction in its block */
+  int *dot_sum;                /* dot4 without VNNI that may stay in 16 bits: the bounds of its chain so far; else 0 */
+  bool *dot_partial;           /* and the next one in the chain goes on from there */
   int *first_block;            /* machine block of each IR block */
   int cur, cur_epoch, depth;   /* IR block being selected, epoch of the instruction being selected */
   MIns *out; int n_out, cap_out;       /* of the IR instruction being selected, in order */

@@ -464,6 +464,23 @@ static void sel_reduce(Sel *s, IrRef v) {
 }
 
 /* ---- dot4 and fma ---- */
+/* A link of a chain that stays in 16 bits until its last. */
+static void dot4_short(Sel *s, IrRef v) {
+  const IrIns *in = &s->fn->ins[v];
+  int lanes = type_lanes(s, in), d = sel_dst(s, v);
+  IrRef from = sel_root(s, in->arg[0]);
+  bool first = s->fn->ins[from].op == IR_const, last = !s->dot_partial[v];
+  Opd y = sel_last(s, in->arg[2], vop(s, F_pmaddubsw, lanes));
+  int u = sel_use(s, in->arg[1]), x = first && !last ? d : sel_new(s, M_V, lanes * 4);
+  sel_emit(s, vop(s, F_pmaddubsw, lanes), x, OPDS(R(u), y), 0);
+  if (!first) {
+    int sum = last ? sel_new(s, M_V, lanes * 4) : d;
+    sel_emit(s, vop(s, F_paddw, lanes), sum, OPDS(R(sel_use(s, from)), R(x)), 0);
+    x = sum;
+  }
+  if (last) sel_emit(s, vop(s, F_pmaddwd, lanes), d, OPDS(R(x), R(sel_splat_bits(s, 0x00010001, lanes, false))), 0);
+}
+
 static void sel_dot4(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   int lanes = type_lanes(s, in), d = sel_dst(s, v);
@@ -474,6 +491,7 @@ static void sel_dot4(Sel *s, IrRef v) {
     sel_emit(s, op, d, OPDS(R(sel_use_fresh(s, in->arg[0])), R(u), y), 0);
     return;
   }
+  if (s->dot_sum[v]) { dot4_short(s, v); return; }
   int u = sel_use(s, in->arg[1]), acc = sel_use_fresh(s, in->arg[0]), sum;
   if (in->imm <= 127) { /* pairs stay within 16 bits: 2 * 127 * 127 */
     int op = vop(s, F_pmaddubsw, lanes);
