@@ -1,8 +1,8 @@
 /* Legalization, IR to IR. In: a verified function; out: a new one with the same meaning to the bit, in which no vector is wider than
-   the target's registers and no operation is left that the target cannot do (half floats without F16C, brain floats, gathers).
+   the target's registers and no operation is left that the target cannot do (half floats without F16C, brain floats).
 
    A wide value becomes parts: part p holds lanes p*L .. p*L + L-1. Reductions combine part p with part p + n/2 first, which is
-   the tree that ops.def defines. What stays for instruction selection: dot4, fma, and partial stores of at most one register. */
+   the tree that ops.def defines. What stays for instruction selection: dot4, fma, gathers and partial stores of at most one register. */
 #include <string.h>
 #include "gen/gen.h"
 
@@ -103,21 +103,6 @@ static void split_store(Legal *l, const IrIns *in) {
                part(l, in->arg[2], p), left >= each ? 0 : left);
 }
 
-/* Lane by lane: offsets are never negative, so zero extension is as good as sign extension. */
-static void split_gather(Legal *l, IrRef v, const IrIns *in) {
-  int n = type_parts(l, in->type), lanes = ir_type_lanes(l->src, in->type) / n;
-  IrType t = type_map(l, in->type), one = ir_vec_type(ir_type_elt(l->src, in->type), 1);
-  for (int p = 0; p < n; p++) {
-    IrRef offs = part(l, in->arg[1], p), r = 0;
-    for (int i = 0; i < lanes; i++) {
-      IrRef at = ir_op1(&l->b, IR_zext, ir_extract(&l->b, offs, i));
-      IrRef x = load_part(l, in->mem, one, part(l, in->arg[0], 0), at, 1, in->imm);
-      r = i ? ir_insert(&l->b, r, x, i) : ir_splat(&l->b, x, ir_type_lanes(l->b.fn, t));
-    }
-    l->map[v * MAX_PARTS + p] = r;
-  }
-}
-
 static IrRef combine(IrBuild *b, IrOp op, IrElt e, IrRef x, IrRef y) {
   bool f = e == IR_E_F32;
   if (op == IR_radd) return ir_op2(b, f ? IR_fadd : IR_add, x, y);
@@ -171,7 +156,6 @@ static void split_ins(Legal *l, IrRef v) {
   switch (in->op) {
     case IR_load: split_load(l, v, in); break;
     case IR_store: split_store(l, in); break;
-    case IR_gather: split_gather(l, v, in); break;
     case IR_iota: split_iota(l, v, in); break;
     case IR_extract: case IR_insert: split_lane(l, v, in); break;
     case IR_radd: case IR_rmax: case IR_rmin: split_reduce(l, v, in); break;

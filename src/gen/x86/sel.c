@@ -33,8 +33,9 @@ MClass sel_class(const Sel *s, IrType t) {
 }
 int sel_lanes(const Sel *s, IrRef v) { return ir_type_lanes(s->fn, s->fn->ins[v].type); }
 
-/* bits of a vector and trunc leave the register as it is; a 32-bit value's upper half means nothing. */
+/* bits of a vector and trunc leave the register as it is; a 32-bit value's upper half means nothing, but loads and extracts clear it. */
 static bool is_alias(const Sel *s, const IrIns *in) {
+  if (in->op == IR_zext) return s->fn->ins[in->arg[0]].op == IR_load || s->fn->ins[in->arg[0]].op == IR_extract;
   return in->op == IR_trunc || (in->op == IR_bits && sel_class(s, in->type) == sel_class(s, s->fn->ins[in->arg[0]].type));
 }
 IrRef sel_root(const Sel *s, IrRef v) {
