@@ -242,6 +242,10 @@ Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const c
     } else err_free(now);
     if (!e || err_kind(e) == ERR_CANCELLED) break;
   }
+  if (e && err_kind(e) == ERR_NOT_FOUND) {
+    err_free(e);
+    e = err_new(ERR_NOT_FOUND, "neither python3 with pip nor pip is on this machine");
+  }
   if (e) return err_wrap(e, "pip download %s", spec);
   return find_wheel(a, dir, spec, wheel);
 }

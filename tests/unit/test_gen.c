@@ -408,6 +408,153 @@ static void test_micro(void) {
   }
 }
 
+/* ---- random programs: ifs and loops over a set of variables of every type, all of which travel through block parameters ---- */
+enum { MAX_VARS = 48 };
+typedef struct Prog { Case c; IrType type[MAX_VARS]; int n, n_left; } Prog;
+static IrRef pick(Prog *p, IrRef *v, IrType t) {
+  int at = (int)(rnd() % (unsigned)p->n);
+  for (int i = 0; i < p->n; i++) if (p->type[(at + i) % p->n] == t) return v[(at + i) % p->n];
+  return 0;
+}
+static IrRef prog_compare(Prog *p, IrRef *v, int lanes) {
+  IrType t = ir_vec_type(rnd() % 2 ? IR_E_F32 : IR_E_I32, lanes);
+  IrRef a = pick(p, v, t), b = pick(p, v, t);
+  bool f = ir_type_elt(p->c.b.fn, t) == IR_E_F32;
+  if (rnd() % 3 == 0) b = f ? ir_const_f(&p->c.b, t, 0.5f) : ir_const_i(&p->c.b, t, 9);
+  return ir_cmp(&p->c.b, f ? IR_fcmp : IR_icmp, (IrPred)(IR_P_eq + rnd() % 6), a, b);
+}
+static IrRef prog_op(Prog *p, IrRef *v, IrType t) {
+  static const IrOp fo[] = {IR_fadd, IR_fsub, IR_fmul, IR_fmin, IR_fmax}, io[] = {IR_add, IR_sub, IR_and, IR_or, IR_xor, IR_smin, IR_smax, IR_mul}, bo[] = {IR_band, IR_bor, IR_bxor};
+  IrBuild *b = &p->c.b;
+  IrElt e = ir_type_elt(b->fn, t);
+  int lanes = ir_type_lanes(b->fn, t), r = (int)(rnd() % 8);
+  IrRef x = pick(p, v, t), y = pick(p, v, t);
+  if (e == IR_E_I1) return r < 4 ? prog_compare(p, v, lanes) : ir_op2(b, bo[r % 3], x, y);
+  if (r == 0) y = e == IR_E_F32 ? ir_const_f(b, t, 1.5f) : ir_const_i(b, t, (int)(rnd() % 100) - 50);
+  if (r == 1) return ir_op3(b, IR_select, lanes > 1 && rnd() % 2 ? pick(p, v, ir_vec_type(IR_E_I1, lanes)) : rnd() % 2 ? prog_compare(p, v, 1) : pick(p, v, IR_T_i1), x, y);
+  if (e == IR_E_F32) {
+    if (r == 2) return ir_op3(b, IR_fma, x, y, pick(p, v, t));
+    if (r == 3) return lanes > 1 ? ir_splat(b, pick(p, v, IR_T_f32), lanes) : ir_extract(b, pick(p, v, IR_T_f32x16), (int)(rnd() % 16));
+    if (r == 4) return ir_op1(b, IR_i2f, pick(p, v, ir_vec_type(IR_E_I32, lanes)));
+    if (r == 5) return ir_op1(b, rnd() % 2 ? IR_fneg : IR_fabs, x);
+    if (r == 6) return ir_load(b, IR_M_f32, t, p->c.in, ir_op2(b, IR_and, pick(p, v, IR_T_i64), ir_const_i(b, IR_T_i64, 255)), 4, 16);
+    return ir_op2(b, fo[rnd() % COUNT_OF(fo)], x, y);
+  }
+  if (r == 2) return ir_shift(b, rnd() % 2 ? IR_shl : IR_sar, x, (int)(rnd() % 31));
+  if (e == IR_E_I32 && r == 3) return lanes > 1 ? ir_splat(b, pick(p, v, IR_T_i32), lanes) : ir_op1(b, IR_f2i, pick(p, v, IR_T_f32));
+  if (e == IR_E_I32 && r == 4 && lanes == 1) return ir_op1(b, rnd() % 2 ? IR_radd : IR_rmax, pick(p, v, IR_T_i32x16));
+  if (e == IR_E_I64 && r == 3) return ir_op1(b, rnd() % 2 ? IR_sext : IR_zext, pick(p, v, IR_T_i32));
+  if (e == IR_E_I64 && r == 4) return ir_op2(b, rnd() % 2 ? IR_udiv : IR_urem, x, ir_op2(b, IR_or, y, ir_const_i(b, t, 1)));
+  if (r == 5 && e == IR_E_I32) return ir_load(b, lanes > 1 ? IR_M_u8 : IR_M_i32, t, p->c.in, ir_op2(b, IR_and, pick(p, v, IR_T_i64), ir_const_i(b, IR_T_i64, 255)), 4, 32);
+  return ir_op2(b, io[rnd() % COUNT_OF(io)], x, y);
+}
+
+static void join_params(Prog *p, int block, IrRef *v) { for (int i = 0; i < p->n; i++) v[i] = ir_param(p->c.b.fn, block, p->type[i]); }
+
+static void prog_stmts(Prog *p, IrRef *v, int depth, int n_stmts);
+static void prog_if(Prog *p, IrRef *v, int depth) {
+  IrBuild *b = &p->c.b;
+  IrRef cond = rnd() % 2 ? prog_compare(p, v, 1) : pick(p, v, IR_T_i1), w[MAX_VARS];
+  int yes = ir_block_add(b->fn), no = rnd() % 2 ? ir_block_add(b->fn) : -1, join = ir_block_add(b->fn);
+  memcpy(w, v, sizeof w);
+  if (no >= 0) ir_br(b, cond, yes, NULL, 0, no, NULL, 0);
+  else if (rnd() % 2) ir_br(b, cond, yes, NULL, 0, join, v, p->n);   /* a critical edge */
+  else ir_br(b, cond, join, v, p->n, yes, NULL, 0);
+  b->at = yes;
+  prog_stmts(p, w, depth + 1, 4);
+  ir_jmp(b, join, w, p->n);
+  if (no >= 0) {
+    b->at = no;
+    memcpy(w, v, sizeof w);
+    prog_stmts(p, w, depth + 1, 3);
+    ir_jmp(b, join, w, p->n);
+  }
+  b->at = join;
+  join_params(p, join, v);
+}
+
+/* Turns 0 .. 3; tested at the top or at the bottom, sometimes left in the middle. */
+static void prog_loop(Prog *p, IrRef *v, int depth) {
+  IrBuild *b = &p->c.b;
+  IrRef args[MAX_VARS + 1];
+  bool top = rnd() % 2;
+  memcpy(args, v, sizeof(IrRef) * (size_t)p->n);
+  args[p->n] = ir_const_i(b, IR_T_i64, 0);
+  int head = ir_block_add(b->fn), body = top ? ir_block_add(b->fn) : -1, out = ir_block_add(b->fn);
+  ir_jmp(b, head, args, p->n + 1);
+  join_params(p, head, v);
+  IrRef i = ir_param(b->fn, head, IR_T_i64), limit;
+  b->at = head;
+  limit = ir_const_i(b, IR_T_i64, rnd() % 4);
+  if (top) {
+    ir_br(b, ir_cmp(b, IR_icmp, IR_P_lt, i, limit), body, NULL, 0, out, v, p->n);
+    b->at = body;
+  }
+  prog_stmts(p, v, depth + 1, 6);
+  if (rnd() % 3 == 0) {
+    int go_on = ir_block_add(b->fn);
+    ir_br(b, pick(p, v, IR_T_i1), out, v, p->n, go_on, NULL, 0);
+    b->at = go_on;
+  }
+  memcpy(args, v, sizeof(IrRef) * (size_t)p->n);
+  args[p->n] = ir_op2(b, IR_add, i, ir_const_i(b, IR_T_i64, 1));
+  if (top) ir_jmp(b, head, args, p->n + 1);
+  else ir_br(b, ir_cmp(b, IR_icmp, IR_P_lt, args[p->n], limit), head, args, p->n + 1, out, v, p->n);
+  b->at = out;
+  join_params(p, out, v);
+}
+
+static void prog_stmts(Prog *p, IrRef *v, int depth, int n_stmts) {
+  for (int k = 0; k < n_stmts && p->n_left > 0; k++, p->n_left--) {
+    int r = (int)(rnd() % 12), i = (int)(rnd() % (unsigned)p->n);
+    if (r == 0 && depth < 4) prog_if(p, v, depth);
+    else if (r == 1 && depth < 3) prog_loop(p, v, depth);
+    else if (r == 2) { int j = (int)(rnd() % (unsigned)p->n); if (p->type[i] == p->type[j]) { IrRef t = v[i]; v[i] = v[j], v[j] = t; } }
+    else v[i] = prog_op(p, v, p->type[i]);
+  }
+}
+
+static IrFn *random_program(int n_vars, int n_stmts) {
+  static const IrType must[] = {IR_T_i1, IR_T_i32, IR_T_i64, IR_T_f32, IR_T_i32x16, IR_T_f32x16, IR_T_i1x16};
+  Prog p = {.c = case_new("program"), .n = n_vars, .n_left = n_stmts};
+  IrRef v[MAX_VARS + 1] = {0};
+  for (int i = 0; i < n_vars; i++) {
+    p.type[i] = must[i < (int)COUNT_OF(must) ? (unsigned)i : rnd() % COUNT_OF(must)];
+    v[i] = arg_load(&p.c, ir_type_elt(p.c.b.fn, p.type[i]), ir_type_lanes(p.c.b.fn, p.type[i]), i);
+  }
+  prog_stmts(&p, v, 0, n_stmts);
+  for (int i = 0; i < n_vars; i++) result_store(&p.c, v[i], 64 * i);
+  ir_ret(&p.c.b);
+  return p.c.b.fn;
+}
+
+static void test_programs(int n) {
+  for (int k = 0; k < n; k++) {
+    uint64_t s0 = seed;
+    IrFn *fn = random_program(7 + (int)(rnd() % 41), 20 + (int)(rnd() % 150));
+    check_fn_with(fn, arena_printf(arena, "program %d, seed %llu", k, (unsigned long long)s0), true, 2, rnd_edge);
+    if (test_failed_here) return;
+  }
+}
+
+/* Time to compile must grow with the size, about linearly. */
+static void test_compile_time(void) {
+  for (int n = 500; n <= 8000; n *= 4) {
+    IrFn *fn = random_program(24, n);
+    for (int k = 0; k < gen_target_count(); k++) {
+      Arena *a = arena_new("time");
+      GenCode c;
+      int64_t t0 = os_now_ns();
+      EXPECT_OK(gen_compile(a, fn, gen_target_get(k), NULL, &c));
+      double us = (double)(os_now_ns() - t0) / 1000;
+      printf("# %s: %d IR values, %d blocks, %d instructions, %d spills, %d moves: %.0f us, %.2f us each\n", gen_target_get(k)->name, fn->n_ins, fn->n_blocks, c.n_ins, c.n_spills,
+             c.n_moves, us, us / c.n_ins);
+      EXPECT(us / c.n_ins < 100, "%.1f us per instruction", us / c.n_ins);
+      arena_free(a);
+    }
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc > 1) only = argv[1];
   if (getenv("LUMEN_TRACE")) { Err *e = trace_open(getenv("LUMEN_TRACE")); if (e) { fprintf(stderr, "%s\n", err_text(e)); return 1; } }
@@ -432,6 +579,8 @@ int main(int argc, char **argv) {
   TEST("micro-kernel") test_micro();
   TEST("random functions")
     for (int n = 3; n < 60; n += 4) for (int k = 0; k < 4; k++) random_fn(n, 5, k & 1, k >> 1);
+  TEST("random programs") test_programs(getenv("GEN_MANY") ? atoi(getenv("GEN_MANY")) : 150);
+  TEST("compile time") test_compile_time();
   dev_code_free(code);
   arena_free(arena);
   TEST_MAIN_END();
