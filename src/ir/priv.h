@@ -28,7 +28,7 @@ void ir_val_set(IrVal *v, IrElt e, int n_lanes, int64_t imm);
 int64_t ir_val_imm(const IrVal *v, IrElt e);                  /* lane 0 as a const's imm */
 
 /* simplify.c: rewrites x in place (constants first), or returns the existing value it equals, else 0. deep: also chains of constant
-   additions and addresses; needed constants are appended through b. */
+   additions, addresses and powers of two; needed constants are appended through b. */
 IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep);
 
 /* print.c */

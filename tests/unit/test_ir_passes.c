@@ -105,7 +105,8 @@ static void gen_op(Gen *g) {
     case 17: add(g, F32, ir_op1(b, (IrOp)(IR_radd + rnd(3)), pick(g, VF))); add(g, I32, ir_op1(b, (IrOp)(IR_radd + rnd(3)), pick(g, VI))); break;
     case 18: add(g, VI, ir_dot4(b, pick(g, VI), pick(g, VI), pick(g, VI), 255)); add(g, VF, ir_op3(b, IR_fma, pick(g, VF), pick(g, VF), pick(g, VF))); break;
     default: { /* a divisor that is never 0 */
-      IrRef d = ir_op2(b, IR_or, pick(g, I64), ir_const_i(b, IR_T_i64, 1));
+      IrRef d = ir_const_i(b, IR_T_i64, INT64_C(1) << rnd(64));
+      if (rnd(2)) d = ir_op2(b, IR_or, pick(g, I64), ir_const_i(b, IR_T_i64, 1));
       add(g, I64, ir_op2(b, rnd(2) ? IR_udiv : IR_urem, pick(g, I64), d));
       add(g, VI, ir_iota(b, g->n_lanes));
     }
@@ -253,6 +254,13 @@ static void test_fold(void) {
         "  %9 = const i1 0\n  jmp b2(%3)\nb1:\n  jmp b2(%3)\nb2(%10: i32):\n  store.i32 %1 + 0, %3\n  ret\n}\n");
 }
 
+static void test_fold_powers(void) {
+  after(ir_pass_fold, "fn @f(%1: ptr<i32, global>, %2: i32, %3: i64) {\nb0:\n  %4 = const i32 -2147483648\n  %5 = mul %2, %4\n  %6 = const i64 16\n  %7 = udiv %3, %6\n"
+                      "  %8 = urem %3, %6\n  %9 = const i64 4\n  %10 = mul %9, %3\n  store.i64 %1, %10*2 + 0, %8\n  store.i64 %1 + 0, %7\n  store.i32 %1 + 0, %5\n  ret\n}",
+        "b0(%1, %2, %3):\n  %4 = const i32 -2147483648\n  %5 = shl %2, 31\n  %6 = const i64 16\n  %7 = shr %3, 4\n  %14 = const i64 15\n  %8 = and %3, %14\n  %9 = const i64 4\n"
+        "  %10 = shl %3, 2\n  store.i64 %1, %3*8 + 0, %8\n  store.i64 %1 + 0, %7\n  store.i32 %1 + 0, %5\n  ret\n}\n");
+}
+
 static void test_cse(void) {
   after(ir_pass_cse, "fn @f(%1: ptr<f32, global>, %2: f32, %3: f32, %4: i1, %5: ptr<f32, scratch>) {\nb0:\n  %6 = fmul %2, %3\n  br %4, b1, b2\nb1:\n  %7 = fmul %2, %3\n"
                      "  %8 = fmul %3, %2\n  %9 = fadd %7, %8\n  %20 = load.f32 f32 %5 + 0\n  store.f32 %1 + 0, %9\n  %21 = load.f32 f32 %5 + 0\n  store.f32 %1 + 4, %21\n"
@@ -320,6 +328,7 @@ int main(int argc, char **argv) {
     TEST_MAIN_END();
   }
   TEST("ir/passes: fold") test_fold();
+  TEST("ir/passes: fold powers of two") test_fold_powers();
   TEST("ir/passes: cse") test_cse();
   TEST("ir/passes: cse and loads") test_cse_loads();
   TEST("ir/passes: licm") test_licm();
