@@ -12,7 +12,7 @@ typedef struct Emit {
   const RegMap *map;
   const Target *t;
   X86Asm *as;
-  int *label;                  /* of each block */
+  int *label, *ends;           /* of each block; where a jump to it ends */
   int *pool;                   /* label of each constant; -1: not placed yet */
   bool want_text;
   Str text;
@@ -324,24 +324,35 @@ static void frame_plan(Emit *e) {
 }
 
 /* ---- blocks ---- */
-/* Where a jump to b ends: through blocks that hold nothing but a jump. */
-static int follow(const Emit *e, int b) {
-  for (int hops = 0; hops < 16; hops++) {
-    const MBlock *k = &e->fn->blocks[b];
-    if (k->term != M_JMP || !edge_is_free(e, k)) return b;
-    for (int i = 0; i < k->n_ins; i++)
-      if (k->ins[i].op != M_COPY || phys(e, k->ins[i].r[0]) != phys(e, k->ins[i].r[1])) return b;
-    b = k->succ[0];
-  }
-  return b;
+static bool is_empty(const Emit *e, int b) {
+  const MBlock *k = &e->fn->blocks[b];
+  if (b == 0 || k->term != M_JMP || !edge_is_free(e, k)) return false;
+  for (int i = 0; i < k->n_ins; i++)
+    if (k->ins[i].op != M_COPY || phys(e, k->ins[i].r[0]) != phys(e, k->ins[i].r[1])) return false;
+  return true;
 }
+/* Where a jump to each block ends: through blocks that hold nothing but a jump. A block that only spins jumps to itself. */
+static void jumps_thread(Emit *e) {
+  int n = e->fn->n_blocks, *step = ARENA_ARRAY(e->fn->arena, int, n);
+  e->ends = ARENA_ARRAY(e->fn->arena, int, n);
+  for (int b = 0; b < n; b++) step[b] = is_empty(e, b) ? e->fn->blocks[b].succ[0] : b;
+  for (int b = 0; b < n; b++) {
+    int to = b, hops = 0;
+    while (step[to] != to && hops++ <= n) to = step[to];
+    e->ends[b] = step[to] == to ? to : b;
+  }
+}
+static int follow(const Emit *e, int b) { return e->ends[b]; }
 static const uint16_t jcc[16] = {X86_jo, X86_jno, X86_jb, X86_jae, X86_je, X86_jne, X86_jbe, X86_ja, X86_js, X86_jns, X86_jp, X86_jnp, X86_jl, X86_jge, X86_jle, X86_jg};
 
-/* A block that `follow` jumps over everywhere is not written, unless it is fallen into; then it is empty anyway. */
+/* Blocks that `follow` jumps over are not written: nothing jumps to them and nothing falls into them. */
+static bool is_written(const Emit *e, int b) { return e->ends[b] == b; }
+
 static void term_emit(Emit *e, int at) {
   const MBlock *b = &e->fn->blocks[at];
   if (b->term == M_RET) { epilogue(e); return; }
-  int next = at + 1 < e->fn->n_blocks ? follow(e, at + 1) : -1;
+  int next = at + 1;
+  while (next < e->fn->n_blocks && !is_written(e, next)) next++;
   if (b->term == M_JMP) {
     edge_moves(e, b);
     int to = follow(e, b->succ[0]);
@@ -367,17 +378,14 @@ void x86_emit(const MFn *fn, const RegMap *map, bool want_text, GenCode *out) {
     e.deepest = MAX(e.deepest, fn->blocks[b].depth);
   }
   frame_plan(&e);
+  jumps_thread(&e);
   e.depth = -1;
   prologue(&e);
   for (int b = 0; b < fn->n_blocks; b++) {
+    if (!is_written(&e, b)) continue;
     e.depth = fn->blocks[b].depth;
     if (e.depth > 0 && e.depth == e.deepest && is_loop_head(&e, b)) x86_asm_align(e.as, LOOP_ALIGN);
     bind(&e, e.label[b]);
-    if (follow(&e, b) != b) {
-      int to = follow(&e, b), next = b + 1 < fn->n_blocks ? follow(&e, b + 1) : -1;
-      if (to != next) put_jump(&e, X86_jmp, e.label[to]);
-      continue;
-    }
     for (int i = 0; i < fn->blocks[b].n_ins; i++) ins_emit(&e, &fn->blocks[b].ins[i]);
     term_emit(&e, b);
   }
