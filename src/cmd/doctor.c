@@ -13,10 +13,8 @@
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "dev/dev.h"
+#include "gen/gen.h"
 
-/* Which features each level of machine code needs, weakest level first. */
-static const char *const levels[][8] = {
-  {"x86-sse4", "sse41", "ssse3"}, {"x86-avx2", "avx2", "fma", "f16c"}, {"x86-avx512", "avx512f", "avx512bw", "avx512vl", "avx512dq"}};
 static const char *const features[] = {
 #define FEATURE(name, leaf, subleaf, reg, bit, state, meaning) #name,
 #include "dev/cpu.def"
@@ -68,11 +66,8 @@ static json_t *cpu_report(void) {
   json_t *here = json_array(), *usable = json_array();
   for (size_t i = 0; i < COUNT_OF(features); i++)
     if (dev_cpu_has(&cpu, features[i])) json_array_append_new(here, json_string(features[i]));
-  for (size_t i = 0; i < COUNT_OF(levels); i++) {
-    bool all = true;
-    for (int k = 1; levels[i][k]; k++) all = all && dev_cpu_has(&cpu, levels[i][k]);
-    if (all) json_array_append_new(usable, json_string(levels[i][0]));
-  }
+  for (int i = 0; i < gen_target_count(); i++)
+    if (gen_target_runs(gen_target_get(i), gen_cpu_get())) json_array_append_new(usable, json_string(gen_target_get(i)->name));
   return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name", any_string(cpu.brand), "machine", u.machine,
                    "online", (int)sysconf(_SC_NPROCESSORS_ONLN), "allowed", n_allowed, "threads", os_n_cpus(), "l1d_bytes", (json_int_t)cpu.l1d_bytes,
                    "l2_bytes", (json_int_t)cpu.l2_bytes, "l3_bytes", (json_int_t)cpu.l3_bytes, "features", here, "targets", usable);
