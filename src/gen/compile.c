@@ -38,6 +38,12 @@ Err *gen_compile(Arena *a, const IrFn *fn, const Target *t, const GenOptions *op
     Err *e = ir_fn_verify(legal);
     CHECK(!e, "legalized %s: %s", fn->name, err_text(e));
   }
+  if (trace_on(TRACE_opt, fn->name)) {
+    Str s = {0};
+    ir_fn_print(legal, &s);
+    trace_text(TRACE_opt, arena_printf(a, "legal for %s", t->name), s.p);
+    str_free(&s);
+  }
   MFn *m = x86_select(a, legal, t);
   if (opt && opt->mach) x86_mir_print(m, NULL, opt->mach);
   show(TRACE_mach, m, NULL);

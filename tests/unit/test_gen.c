@@ -201,6 +201,25 @@ static void test_gather(void) {
     }
 }
 
+/* Displacements beyond 32 bits, products of indices, pointers built in steps: every way an address can fold. */
+static void test_addresses(void) {
+  Case c = case_new("address");
+  IrBuild *b = &c.b;
+  int64_t far = (int64_t)1 << 33;
+  IrRef low = ir_padd(b, c.in, ir_const_i(b, IR_T_i64, -far)), out = ir_padd(b, c.out, ir_const_i(b, IR_T_i64, -far));
+  IrRef i = ir_op2(b, IR_and, arg_load(&c, IR_E_I64, 1, 3), ir_const_i(b, IR_T_i64, 31));
+  ir_store(b, IR_M_i32, out, 0, 1, far, ir_load(b, IR_M_i32, IR_T_i32, low, 0, 1, far + 8), 0);
+  ir_store(b, IR_M_i32, c.out, ir_const_i(b, IR_T_i64, 3), 8, 4, ir_load(b, IR_M_i32, IR_T_i32, low, i, 4, far), 0);
+  ir_store(b, IR_M_i32, ir_padd(b, c.out, ir_op2(b, IR_mul, i, ir_const_i(b, IR_T_i64, 4))), 0, 1, 64, ir_load(b, IR_M_i32, IR_T_i32, c.in, ir_op2(b, IR_mul, i, ir_const_i(b, IR_T_i64, 2)), 4, 12), 0);
+  IrRef p = ir_padd(b, ir_padd(b, c.in, ir_shift(b, IR_shl, i, 3)), i);
+  result_store(&c, ir_load(b, IR_M_f32, IR_T_f32x16, p, ir_shift(b, IR_shl, ir_op2(b, IR_add, i, ir_const_i(b, IR_T_i64, 7)), 1), 4, -20), 512);
+  IrRef offs = ir_op2(b, IR_and, arg_load(&c, IR_E_I32, 16, 5), ir_const_i(b, IR_T_i32x16, 255));
+  result_store(&c, ir_gather(b, IR_M_u16, IR_T_i32x16, ir_padd(b, low, i), offs, far + 64), 1024);
+  ir_prefetch(b, p, i, 8, 64);
+  ir_ret(b);
+  check_fn(b->fn, "addresses", false);
+}
+
 static uint32_t rnd_codes(void) {
   uint32_t r = rnd();
   for (int i = 0; i < 4; i++) if ((r >> 8 * i & 255) == 128) r ^= 1u << 8 * i;
@@ -590,6 +609,7 @@ int main(int argc, char **argv) {
   TEST("dot4") test_dot4();
   TEST("memory") test_memory();
   TEST("gather") test_gather();
+  TEST("addresses") test_addresses();
   TEST("micro-kernel") test_micro();
   TEST("random functions")
     for (int n = 3; n < 60; n += 4) for (int k = 0; k < 4; k++) random_fn(n, 5, k & 1, k >> 1);

@@ -598,11 +598,10 @@ static void sel_load(Sel *s, IrRef v) {
 }
 
 /* Element by element into quarters: faster than the gather instructions for small elements, and the only way to read no byte too many. */
-static int gather_quarter(Sel *s, const IrIns *in, int base, int offs) {
+static int gather_quarter(Sel *s, const IrIns *in, Opd m, int offs) {
   int bytes = ir_mem_bytes[in->mem], x = bytes == 4 ? M_NONE : sel_splat_bits(s, 0, 4, true);
   Fam fam = bytes == 4 ? F_pinsrd : bytes == 2 ? F_pinsrw : F_pinsrb;
   for (int i = 0; i < 4; i++) {
-    Opd m = {.reg = M_NONE, .mem = true, .base = base, .scale = 1, .disp = (int)in->imm};
     m.index = i ? sel_op(s, vop(s, F_pextrd, 1), M_G, 8, OPDS(R(offs)), i) : sel_op(s, vop(s, F_movd_st, 1), M_G, 8, OPDS(R(offs)), 0);
     if (bytes == 4 && i == 0) x = vec(s, F_movss, 1, &m, 1, 0);
     else x = vec(s, fam, 1, OPDS(R(x), m), bytes == 4 ? i : i * 4 / bytes);
@@ -613,10 +612,12 @@ static int gather_quarter(Sel *s, const IrIns *in, int base, int offs) {
 static void sel_gather(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   int lanes = type_lanes(s, in), d = sel_dst(s, v), offs = sel_use(s, in->arg[1]), r = M_NONE;
-  CHECK(in->imm >= INT32_MIN && in->imm <= INT32_MAX, "gather displacement");
-  int base = sel_use(s, in->arg[0]), ins = lanes == 16 ? X86_insertf32x4_z : s->t->kmask ? X86_insertf32x4_zy : X86_insertf128_y;
+  Opd m = sel_mem(s, in->arg[0], 0, 1, in->imm);
+  if (m.index != M_NONE) m = (Opd){.reg = M_NONE, .mem = true, .base = sel_op(s, X86_lea64, M_G, 8, &m, 1, 0), .index = M_NONE};
+  m.scale = 1;
+  int ins = lanes == 16 ? X86_insertf32x4_z : s->t->kmask ? X86_insertf32x4_zy : X86_insertf128_y;
   for (int q = 0; q < lanes / 4; q++) {
-    int x = gather_quarter(s, in, base, quarter(s, offs, lanes, 4 * q));
+    int x = gather_quarter(s, in, m, quarter(s, offs, lanes, 4 * q));
     r = q ? sel_op(s, ins, M_V, lanes * 4, OPDS(R(r), R(x)), q) : x;
   }
   int shift = in->mem == IR_M_i8 ? 24 : in->mem == IR_M_i16 ? 16 : 0;
