@@ -387,6 +387,9 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   if (buf < 0) {
     TRY(temp_for(s, st, &t, axis_max, &buf));
     bind(s, (Binding){st->name, BIND_BUF, 0, buf});
+    while (p->dag->n_load_max <= buf) PUSH(p->arena, p->dag->load_max, p->dag->n_load_max, p->dag->cap_load_max, 0);
+    DxRange r = dx_range(p->dag, t.rhs, axis_max);
+    if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_max[buf] = r.hi;
   }
   IrMem m = p->buf[buf].mem;
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);

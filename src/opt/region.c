@@ -269,7 +269,7 @@ static int64_t region_cost(const Planner *pl, const TpRegion *r, int n_par) {
 
 /* The parallel axes region r would have with statement t in it; 0: it may not join. */
 static int join_par(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
-  int most = MIN(common_prefix(r, t), max_par(t));
+  int most = common_prefix(r, t);
   for (int n = most; n >= 1; n--) {
     bool depends;
     if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n)) continue;

@@ -39,9 +39,9 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     case DX_FLT: v = ir_const_f(&e->b, tf, n->fval); break;
     case DX_FIELD:
       byte.k += n->ival;
-      if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) {
-        emit_fail(e, err_new(ERR_UNSUPPORTED, "format %s: arithmetic on small floats while packing", f->decl->name));
-        v = ir_const_f(&e->b, tf, 0);
+      if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) { /* widened on the way through scratch */
+        emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, offs, byte.k), 0);
+        v = ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;

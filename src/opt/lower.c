@@ -1,0 +1,401 @@
+/* Regions to IR functions: loops over items, loops inside an item, lanes, register tiles. Packing and decoding functions of a format.
+   Every function has the kernel signature of opt.h. In: a plan and a schedule. Out: an IR function, not yet optimized. */
+#include <string.h>
+#include "opt/emit.h"
+
+static IrRef zero64(Emit *e) { return ir_const_i(&e->b, IR_T_i64, 0); }
+
+static IrType shape_of(Emit *e, int buf) {
+  const TpBuf *b = &e->p->buf[buf];
+  IrPtr p = {.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}};
+  if (b->mem != IR_M_none && !b->fmt) {
+    p.mem = (uint8_t)b->mem;
+    p.n_dims = (uint8_t)b->n_dims;
+    for (int i = 0; i < b->n_dims; i++) if (!dx_is_int(e->d, b->dim[i], &p.dim[i])) p.dim[i] = -1;
+  }
+  return ir_ptr_type(e->fn, p);
+}
+
+static Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
+  Emit *e = ARENA_NEW(a, Emit);
+  e->a = a;
+  e->fn = ir_fn_new(a, name);
+  e->lane_axis = -1;
+  e->lanes = 1;
+  e->n_rows = 1;
+  e->load_block = -1;
+  e->b = (IrBuild){e->fn, ir_block_add(e->fn)};
+  *args = ir_param(e->fn, 0, ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_ptr, .space = IR_S_args, .n_dims = 1, .dim = {-1}}));
+  *first = ir_param(e->fn, 0, IR_T_i64);
+  *last = ir_param(e->fn, 0, IR_T_i64);
+  e->scratch = ir_param(e->fn, 0, ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_scratch, .n_dims = 1, .dim = {-1}}));
+  return e;
+}
+
+static Emit *emit_region(Arena *a, const TpPlan *plan, int region, const Sched *s, const char *name, IrRef *first, IrRef *last) {
+  IrRef args;
+  Emit *e = emit_new(a, name, &args, first, last);
+  e->plan = plan;
+  e->p = plan->tp;
+  e->d = plan->tp->dag;
+  e->r = &plan->region[region];
+  e->region = region;
+  e->s = *s;
+  e->memo = ARENA_ARRAY(a, Vals *, e->d->n + 4096);
+  e->local = ARENA_ARRAY(a, Local, e->p->n_bufs);
+  e->panel = ARENA_ARRAY(a, Panel, e->p->n_bufs);
+  e->arg = ARENA_ARRAY(a, IrRef, e->r->n_args + 1);
+  for (int i = 0; i < e->r->n_args; i++) {
+    bool sym = e->r->arg[i] < 0;
+    e->arg[i] = ir_load(&e->b, sym ? IR_M_i64 : IR_M_ptr, sym ? IR_T_i64 : shape_of(e, e->r->arg[i]), args, 0, 1, 8 * i);
+  }
+  return e;
+}
+
+/* ---- statements ---------------------------------------------------------------------------------------------------- */
+static void place_locals(Emit *e) {
+  for (int b = 0; b < e->p->n_bufs; b++) {
+    const TpBuf *t = &e->p->buf[b];
+    if (t->local != e->region || t->n_dims <= e->r->n_par) continue;
+    int64_t n = 1, d;
+    for (int i = t->n_dims - 1; i >= e->r->n_par; i--) {
+      if (i == e->r->n_par && i < t->n_dims - 1) n = ROUND_UP(n, 16);
+      if (!dx_is_int(e->d, t->dim[i], &d)) emit_fail(e, err_new(ERR_SHAPE, "%s: a temporary inside an item needs known dimensions", t->name));
+      else n *= d;
+    }
+    e->local[b] = (Local){.kind = LOCAL_SCRATCH, .off = e->scratch_bytes};
+    e->scratch_bytes += ROUND_UP(ROUND_UP(n, 16) * ir_mem_bytes[t->mem] + 64, 64);
+  }
+}
+
+static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
+  IrMem m = buf_mem(e, t->buf);
+  int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off : 0;
+  for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
+    e->row = k;
+    Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), ir_mem_bytes[m]);
+    at.lane = 0;
+    at.k += off;
+    emit_store_at(e, m, buf_base(e, t->buf), at, emit_pick(e, v, k, e->lane_axis >= 0), n_lanes);
+  }
+  e->row = 0;
+}
+
+/* The last target index moves with exactly this axis, one element a step, and nothing else of the target does. */
+static int lane_axis_of(Emit *e, const TpStmt *t, int n_par) {
+  if (e->s.naive || t->n_index == 0) return -1;
+  for (int a = t->n_axes - 1; a >= n_par; a--) {
+    bool ok = true;
+    for (int i = 0; i < t->n_index; i++) if (dx_coef(e->d, t->index[i], a, &ok) != (i == t->n_index - 1)) ok = false;
+    if (ok && emit_lanes_fit(e, t->rhs, a, FULL_LANES)) return a;
+  }
+  return -1;
+}
+
+static void lane_step(Emit *e, const TpStmt *t, int axis, Lin first, int n_lanes) {
+  int mark = emit_mark(e);
+  e->axis[axis] = first;
+  e->axis[axis].lane = 1;
+  store_target(e, t, emit(e, t->rhs), n_lanes);
+  emit_forget_axis(e, mark, axis);
+}
+
+static void lane_loop(Emit *e, const TpStmt *t, int axis) {
+  int64_t ext;
+  bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
+  if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
+  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / FULL_LANES) : 0;
+  if (!fixed) {
+    Lin l = lin_of(e, t->extent[axis]);
+    l.k += FULL_LANES - 1;
+    n = ir_shift(&e->b, IR_shr, lin_value(e, l), 4);
+  }
+  e->lane_axis = axis;
+  e->lanes = FULL_LANES;
+  if (fixed && ext / FULL_LANES == 1) lane_step(e, t, axis, lin_const(0), 0);
+  else if (!fixed || ext >= FULL_LANES) {
+    Loop l;
+    loop_begin(e, &l, n, false, NULL, 0);
+    lane_step(e, t, axis, lin_ref(l.iv, FULL_LANES), 0);
+    loop_end(e, &l, NULL);
+  }
+  if (fixed && ext % FULL_LANES) lane_step(e, t, axis, lin_const(ext / FULL_LANES * FULL_LANES), (int)(ext % FULL_LANES));
+  e->lane_axis = -1;
+  e->lanes = 1;
+}
+
+static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
+  if (axis == t->n_axes) {
+    if (lane_axis >= 0) lane_loop(e, t, lane_axis);
+    else store_target(e, t, emit(e, t->rhs), 0);
+    return;
+  }
+  if (axis == lane_axis) {
+    nest(e, t, axis + 1, lane_axis);
+    return;
+  }
+  int64_t ext, unit = emit_unit(e, t->rhs, axis);
+  bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
+  if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: blocks of weights along an axis of unknown length", t->text));
+  Loop l;
+  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, t->extent[axis]));
+  if (fixed && ext % unit) emit_fail(e, err_new(ERR_SHAPE, "%s: %lld is not a multiple of the block of %lld", t->text, (long long)ext, (long long)unit));
+  loop_begin(e, &l, n, false, NULL, 0);
+  for (int64_t u = 0; u < unit; u++) {
+    int mark = emit_mark(e);
+    e->axis[axis] = lin_ref(l.iv, unit);
+    e->axis[axis].k = u;
+    nest(e, t, axis + 1, lane_axis);
+    emit_forget_axis(e, mark, axis);
+  }
+  loop_end(e, &l, NULL);
+}
+
+static void item_statement(Emit *e, const TpStmt *t, int n_par) {
+  if (t->n_axes == n_par && e->p->buf[t->buf].local == e->region) {
+    Vals v = emit(e, t->rhs);
+    e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v};
+    return;
+  }
+  nest(e, t, n_par, lane_axis_of(e, t, n_par));
+}
+
+/* ---- rows regions -------------------------------------------------------------------------------------------------- */
+static int64_t axis_bound(const Dag *d, const TpRegion *r, int axis) {
+  int64_t max[DX_MAX_AXES];
+  for (int i = 0; i < DX_MAX_AXES; i++) max[i] = -1;
+  for (int i = 0; i < axis; i++) max[i] = dx_range(d, r->par[i], max).hi - 1;
+  return dx_range(d, r->par[axis], max).hi;
+}
+
+static bool is_data(const Dag *d, Dx x) { return d->node[x].kind != DX_INT && d->node[x].kind != DX_SYM; }
+
+static void bind_item(Emit *e, IrRef item, const TpRegion *r) {
+  for (int i = r->n_par - 1; i >= 0; i--) {
+    if (i == 0) { e->axis[0] = lin_ref(item, 1); break; }
+    IrRef ext = is_data(e->d, r->par[i]) ? ir_const_i(&e->b, IR_T_i64, axis_bound(e->d, r, i)) : lin_value(e, lin_of(e, r->par[i]));
+    e->axis[i] = lin_ref(ir_op2(&e->b, IR_urem, item, ext), 1);
+    item = ir_op2(&e->b, IR_udiv, item, ext);
+  }
+}
+
+static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
+  Loop l;
+  place_locals(e);
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r);
+  int next = ir_block_add(e->fn), mark = emit_mark(e);
+  for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
+    if (!is_data(e->d, r->par[i])) continue;
+    int work = ir_block_add(e->fn);
+    IrRef inside = ir_cmp(&e->b, IR_icmp, IR_P_lt, lin_value(e, e->axis[i]), lin_value(e, lin_of(e, r->par[i])));
+    ir_br(&e->b, inside, work, NULL, 0, next, NULL, 0);
+    e->b.at = work;
+  }
+  for (int i = 0; i < r->n_stmts; i++) item_statement(e, &e->p->stmt[r->stmt[i]], r->n_par);
+  ir_jmp(&e->b, next, NULL, 0);
+  emit_forget(e, mark);
+  e->b.at = next;
+  loop_end(e, &l, NULL);
+  ir_ret(&e->b);
+}
+
+/* ---- contractions -------------------------------------------------------------------------------------------------- */
+static void find_panels(Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
+  if (n->kind != DX_WGT || e->p->buf[n->ival].fmt->code < 0) return;
+  Panel *p = &e->panel[n->ival];
+  if ((n->op != WA_CODE && n->op != WA_VALUE) || p->code || p->value) return;
+  int64_t K;
+  CHECK(dx_is_int(e->d, e->p->buf[n->ival].dim[1], &K));
+  *p = (Panel){.code = n->op == WA_CODE, .value = n->op == WA_VALUE, .off = e->scratch_bytes};
+  e->scratch_bytes += ROUND_UP(K * (n->op == WA_CODE ? 16 : 64) + 64, 64);
+}
+
+static void tile_rows(Emit *e, const TpRegion *r) {
+  int mark = emit_mark(e);
+  for (int i = 0; i < r->n_stmts; i++) {
+    const TpStmt *t = &e->p->stmt[r->stmt[i]];
+    Vals v = emit(e, t->rhs);
+    if (e->p->buf[t->buf].local == e->region) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v};
+    else store_target(e, t, v, 0);
+  }
+  emit_forget(e, mark);
+}
+
+/* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
+static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
+  IrRef done = zero64(e);
+  e->lane_axis = 1;
+  for (int i = 0; i < e->s.n_tiles; i++) {
+    int T = e->s.tile[i];
+    IrRef left = ir_op2(&e->b, IR_sub, M, done);
+    IrRef n = T == 1 ? left : ir_op2(&e->b, IR_udiv, left, ir_const_i(&e->b, IR_T_i64, T));
+    Loop l;
+    loop_begin(e, &l, n, false, NULL, 0);
+    e->axis[0] = lin_add(e, lin_ref(l.iv, T), lin_ref(done, 1));
+    e->n_rows = T;
+    tile_rows(e, r);
+    e->n_rows = 1;
+    loop_end(e, &l, NULL);
+    if (i + 1 < e->s.n_tiles) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
+  }
+  e->lane_axis = -1;
+}
+
+static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
+  Loop tiles, subs;
+  IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
+  if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
+  loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
+  e->lanes = e->s.lanes;
+  for (int b = 0; b < e->p->n_bufs; b++) if (e->panel[b].code || e->panel[b].value) emit_panel(e, b);
+  if (e->lanes < PACK_ROWS) {
+    loop_begin(e, &subs, ir_const_i(&e->b, IR_T_i64, PACK_ROWS / e->lanes), true, NULL, 0);
+    e->sub = subs.iv;
+  }
+  e->axis[1] = lin_ref(e->tile, PACK_ROWS);
+  if (e->sub) e->axis[1] = lin_add(e, e->axis[1], lin_ref(e->sub, e->lanes));
+  e->axis[1].lane = 1;
+  all_rows(e, r, M);
+  if (e->sub) loop_end(e, &subs, NULL);
+  loop_end(e, &tiles, NULL);
+  ir_ret(&e->b);
+}
+
+Err *lower_region(Arena *a, const TpPlan *plan, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes) {
+  IrRef first, last;
+  Emit *e = emit_region(a, plan, region, s, name, &first, &last);
+  TpRegion flat = *e->r;
+  if (flat.contraction && s->naive) {
+    const TpStmt *t = &e->p->stmt[flat.stmt[0]];
+    flat.contraction = false;
+    flat.n_par = 2;
+    memcpy(flat.par, t->extent, sizeof(Dx) * 2);
+    e->r = &flat;
+  }
+  if (flat.contraction) lower_contraction(e, &flat, first, last);
+  else lower_rows(e, &flat, first, last);
+  if (e->err) return err_wrap(e->err, "kernel %s", name);
+  *out = e->fn;
+  *scratch_bytes = e->scratch_bytes;
+  return NULL;
+}
+
+int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64_t *sym) {
+  const TpRegion *r = &plan->region[region];
+  const Dag *d = plan->tp->dag;
+  const TpStmt *t = &plan->tp->stmt[r->stmt[0]];
+  int64_t n = 1, v;
+  for (int i = 0; i < (r->contraction ? 2 : r->n_par); i++) {
+    Dx x = r->contraction ? t->extent[i] : r->par[i];
+    int64_t ext = dx_is_int(d, x, &v) ? v : d->node[x].kind == DX_SYM ? sym[d->node[x].ival] : axis_bound(d, r, i);
+    if (r->contraction && !s->naive) n = i == 0 ? 1 : (ext + PACK_ROWS - 1) / PACK_ROWS;
+    else n *= ext;
+  }
+  return n;
+}
+
+/* ---- packing and decoding ------------------------------------------------------------------------------------------ */
+static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
+  const PackLeaf *lf = &f->leaf[f->code];
+  int quads = f->chunk / 4;
+  IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
+  IrType t = IR_T_i32x16;
+  for (int q = 0; q < quads; q++) {
+    for (int k = 0; k < 4; k++) {
+      IrRef v = emit_block_value(e, f, lf->at[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
+      if (lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
+      if (k) v = ir_shift(&e->b, IR_shl, v, 8 * k);
+      word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
+    }
+  }
+  to.k += l.leaf_off[f->code] + (int64_t)chunk * l.leaf_stride[f->code];
+  for (int i = 0; i < lf->n_planes; i++) {
+    int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
+    for (int v = 0; v < n_vec; v++, to.k += 64) {
+      IrRef sum = 0;
+      for (int s = 0; s < slots && s * n_vec + v < quads; s++) {
+        IrRef x = word[s * n_vec + v];
+        int by = bits * s - lf->plane_shift[i];
+        if (bits < 8) x = ir_op2(&e->b, IR_and, x, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << lf->plane_shift[i]))));
+        if (by) x = ir_shift(&e->b, by > 0 ? IR_shl : IR_shr, x, by > 0 ? by : -by);
+        sum = sum ? ir_op2(&e->b, IR_or, sum, x) : x;
+      }
+      emit_store_at(e, IR_M_i32, out, to, sum, 0);
+    }
+  }
+}
+
+/* A shared scale or a raw float: copied bit by bit where it is a field. */
+static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
+  const DxNode *n = &f->dag->node[lf->at[at]];
+  int bytes = ir_mem_bytes[lf->mem];
+  if (!lf->is_int && n->kind == DX_FIELD) {
+    IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
+    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
+    return;
+  }
+  IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
+  if (lf->is_int && lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, IR_T_i32x16, lf->lo));
+  emit_store_at(e, lf->mem, out, to, v, 0);
+}
+
+Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out_fn) {
+  IrRef args, first, last;
+  Emit *e = emit_new(a, name, &args, &first, &last);
+  PackLayout l = format_layout(f, K);
+  IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
+  IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
+  Loop tiles, blocks;
+  loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
+  IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
+  IrRef offs = emit_load_at(e, IR_M_i32, FULL_LANES, offsets, lin_ref(tile, 64));
+  loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
+  IrRef base = ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  Lin tile_at = lin_ref(tile, l.tile_bytes);
+  for (int s = 0; s < f->n_leaves; s++) {
+    const PackLeaf *lf = &f->leaf[s];
+    int per = s == f->code ? f->chunk : lf->gran;
+    Lin to = lin_add(e, tile_at, lin_ref(blocks.iv, f->block / per * l.leaf_stride[s]));
+    for (int g = 0; g < f->block / per; g++) {
+      if (s == f->code) {
+        pack_codes(e, f, l, base, offs, out, to, g);
+        continue;
+      }
+      Lin at = to;
+      at.k += l.leaf_off[s] + g * l.leaf_stride[s];
+      pack_leaf(e, f, lf, base, offs, out, at, g * per);
+    }
+  }
+  loop_end(e, &blocks, NULL);
+  loop_end(e, &tiles, NULL);
+  ir_ret(&e->b);
+  if (e->err) return err_wrap(e->err, "kernel %s", name);
+  *out_fn = e->fn;
+  return NULL;
+}
+
+Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn) {
+  IrRef args, first, last;
+  Emit *e = emit_new(a, name, &args, &first, &last);
+  IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
+  IrRef in = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
+  Loop l;
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
+  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));
+  for (int i = 0; i < f->block; i++) {
+    Lin to = lin_ref(block, 4 * f->block);
+    to.k = 4 * i;
+    emit_store_at(e, IR_M_f32, out, to, emit_block_value(e, f, f->x[i], base, 0, lin_const(0)), 0);
+  }
+  loop_end(e, &l, NULL);
+  ir_ret(&e->b);
+  if (e->err) return err_wrap(e->err, "kernel %s", name);
+  *out_fn = e->fn;
+  return NULL;
+}

@@ -1,0 +1,694 @@
+/* Vocabularies from tokenizer files: Hugging Face's tokenizer.json, SentencePiece's tokenizer.model, Mistral's tekken.json, tiktoken
+   rank files; each may be gzipped, and a folder stands for the one it holds.
+   In: a path; everything in the file is untrusted. Out: a TextVocab, or an Err that names the file and the field.
+   A part we do not know is an error, never skipped: a half-understood tokenizer gives wrong ids silently. */
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include "text/priv.h"
+
+enum { MAX_FILE = 512 << 20, MAX_TOKENS = 1 << 23 };
+
+static const char *str_of(Val *v) { return v && v->kind == V_STR ? v->u.s->p : NULL; }
+static bool flag_of(Val dict, const char *key, bool otherwise) {
+  Val *v = val_get(dict, key);
+  return v && v->kind == V_BOOL ? v->u.b : otherwise;
+}
+static int64_t int_of(Val dict, const char *key, int64_t otherwise) {
+  Val *v = val_get(dict, key);
+  return v && v->kind == V_INT ? v->u.i : otherwise;
+}
+
+static Err *read_maybe_gz(const char *path, Str *out) {
+  TRY(os_read_file(path, MAX_FILE, out));
+  if (out->n < 2 || (uint8_t)out->p[0] != 0x1F || (uint8_t)out->p[1] != 0x8B) return NULL;
+  Str raw = *out;
+  *out = (Str){0};
+  z_stream z = {.next_in = (Bytef *)raw.p, .avail_in = (uInt)raw.n};
+  int rc = inflateInit2(&z, 15 + 32);
+  char *buf = malloc(1 << 18);
+  CHECK(rc == Z_OK && buf, "out of memory");
+  do {
+    z.next_out = (Bytef *)buf;
+    z.avail_out = 1 << 18;
+    rc = inflate(&z, Z_NO_FLUSH);
+    if (rc == Z_OK || rc == Z_STREAM_END) str_add_n(out, buf, (1 << 18) - z.avail_out);
+  } while (rc == Z_OK && out->n <= MAX_FILE);
+  inflateEnd(&z);
+  free(buf);
+  str_free(&raw);
+  if (rc == Z_STREAM_END && out->n <= MAX_FILE) return NULL;
+  str_free(out);
+  return err_new(ERR_FORMAT, "broken or too large gzip data");
+}
+
+/* tokenizer.json: normalizers and pre-tokenizers. */
+typedef struct Steps { Step *p; int n, cap; } Steps;
+typedef struct Load { TextVocab *v; Arena *tmp; Steps norm, pre; int depth; } Load;
+
+static const char *keep(Load *l, Val *s, size_t *n) {
+  if (!s || s->kind != V_STR) { *n = 0; return ""; }
+  *n = s->u.s->n;
+  return arena_dup_n(l->v->arena, s->u.s->p, s->u.s->n);
+}
+
+static void add_step(Load *l, Steps *to, Step s) { PUSH(l->v->arena, to->p, to->n, to->cap, s); }
+
+static Err *pattern_of(Load *l, Val obj, Step *s) {
+  Val *p = val_get(obj, "pattern"), *re = p ? val_get(*p, "Regex") : NULL, *lit = p ? val_get(*p, "String") : NULL;
+  if (p && p->kind == V_STR) lit = p;
+  if (re && re->kind == V_STR) return text_regex_new(l->v, re->u.s->p, re->u.s->n, &s->re);
+  if (!lit || lit->kind != V_STR) return err_new(ERR_FORMAT, "pattern: expected a Regex or a String");
+  s->text = keep(l, lit, &s->n_text);
+  return NULL;
+}
+
+static Err *regex_step(Load *l, Steps *to, const char *pattern, SplitMode mode, bool invert) {
+  Step s = {.kind = STEP_SPLIT, .mode = mode, .invert = invert};
+  TRY(text_regex_new(l->v, pattern, strlen(pattern), &s.re));
+  add_step(l, to, s);
+  return NULL;
+}
+
+static int base64_digit(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' : c >= 'a' && c <= 'z' ? c - 'a' + 26 : c >= '0' && c <= '9' ? c - '0' + 52 : c == '+' ? 62 : c == '/' ? 63 : -1; }
+
+static bool base64(Arena *a, const char *p, size_t n, uint8_t **out, size_t *n_out) {
+  uint8_t *b = arena_alloc(a, n / 4 * 3 + 4);
+  size_t m = 0;
+  uint32_t acc = 0;
+  int bits = 0;
+  while (n && p[n - 1] == '=') n--;
+  for (size_t i = 0; i < n; i++) {
+    int d = base64_digit(p[i]);
+    if (d < 0) return false;
+    acc = acc << 6 | (uint32_t)d;
+    bits += 6;
+    if (bits >= 8) b[m++] = (uint8_t)(acc >> (bits -= 8));
+  }
+  *out = b;
+  *n_out = m;
+  return true;
+}
+
+static Err *charsmap_step(Load *l, Val obj) {
+  Val *m = val_get(obj, "precompiled_charsmap");
+  uint8_t *b;
+  size_t n;
+  if (!m || m->kind != V_STR || !base64(l->v->arena, m->u.s->p, m->u.s->n, &b, &n)) return err_new(ERR_FORMAT, "precompiled_charsmap: expected base64 text");
+  l->v->charsmap = b;
+  l->v->n_charsmap = n;
+  add_step(l, &l->norm, (Step){.kind = STEP_CHARSMAP});
+  return NULL;
+}
+
+static Err *load_normalizer(Load *l, Val obj);
+static Err *load_pre(Load *l, Val obj);
+
+static Err *load_sequence(Load *l, Val obj, const char *key, Err *(*each)(Load *, Val)) {
+  Val *list = val_get(obj, key);
+  if (!list || list->kind != V_LIST || l->depth > 8) return err_new(ERR_FORMAT, "Sequence: expected a list '%s', not nested deep", key);
+  l->depth++;
+  for (int i = 0; i < list->u.l->n; i++) TRY(each(l, list->u.l->items[i]));
+  l->depth--;
+  return NULL;
+}
+
+static Err *replace_step(Load *l, Val obj) {
+  Step s = {.kind = STEP_REPLACE};
+  TRY(pattern_of(l, obj, &s));
+  if (s.re) s.kind = STEP_REPLACE_REGEX;
+  s.with = keep(l, val_get(obj, "content"), &s.n_with);
+  add_step(l, &l->norm, s);
+  return NULL;
+}
+
+static Err *bert_step(Load *l, Val obj) {
+  bool lower = flag_of(obj, "lowercase", true);
+  add_step(l, &l->norm, (Step){.kind = STEP_BERT, .clean = flag_of(obj, "clean_text", true), .han = flag_of(obj, "handle_chinese_chars", true),
+                               .accents = flag_of(obj, "strip_accents", lower), .lower = lower});
+  return NULL;
+}
+
+static Err *load_normalizer(Load *l, Val obj) {
+  const char *type = str_of(val_get(obj, "type"));
+  if (obj.kind == V_NONE) return NULL;
+  if (!type) return err_new(ERR_FORMAT, "normalizer: no type");
+  static const struct { const char *name; Step s; } plain[] = {
+    {"NFC", {.kind = STEP_FORM, .mode = FORM_NFC}}, {"NFD", {.kind = STEP_FORM, .mode = FORM_NFD}}, {"NFKC", {.kind = STEP_FORM, .mode = FORM_NFKC}},
+    {"NFKD", {.kind = STEP_FORM, .mode = FORM_NFKD}}, {"Lowercase", {.kind = STEP_LOWER}}, {"StripAccents", {.kind = STEP_STRIP_ACCENTS}}, {"Nmt", {.kind = STEP_NMT}}};
+  for (size_t i = 0; i < COUNT_OF(plain); i++)
+    if (!strcmp(type, plain[i].name)) { add_step(l, &l->norm, plain[i].s); return NULL; }
+  if (!strcmp(type, "Sequence")) return load_sequence(l, obj, "normalizers", load_normalizer);
+  if (!strcmp(type, "Precompiled")) return charsmap_step(l, obj);
+  if (!strcmp(type, "Replace")) return replace_step(l, obj);
+  if (!strcmp(type, "BertNormalizer")) return bert_step(l, obj);
+  if (!strcmp(type, "Strip")) {
+    add_step(l, &l->norm, (Step){.kind = STEP_STRIP, .left = flag_of(obj, "strip_left", true), .right = flag_of(obj, "strip_right", true)});
+    return NULL;
+  }
+  if (!strcmp(type, "Prepend")) {
+    Step s = {.kind = STEP_PREPEND};
+    s.text = keep(l, val_get(obj, "prepend"), &s.n_text);
+    add_step(l, &l->norm, s);
+    return NULL;
+  }
+  return err_new(ERR_UNSUPPORTED, "normalizer '%s'", type);
+}
+
+static SplitMode split_mode(Val obj) {
+  static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+  const char *b = str_of(val_get(obj, "behavior"));
+  for (int i = 0; b && i < (int)COUNT_OF(names); i++)
+    if (!strcmp(b, names[i])) return (SplitMode)i;
+  return SPLIT_ISOLATED;
+}
+
+static int prepend_mode(Val obj) {
+  const char *s = str_of(val_get(obj, "prepend_scheme"));
+  if (!s) return flag_of(obj, "add_prefix_space", true) ? PREPEND_ALWAYS : PREPEND_NEVER;
+  return !strcmp(s, "always") ? PREPEND_ALWAYS : !strcmp(s, "first") ? PREPEND_FIRST : PREPEND_NEVER;
+}
+
+static Err *load_split(Load *l, Val obj) {
+  Step s = {.kind = STEP_SPLIT, .mode = split_mode(obj), .invert = flag_of(obj, "invert", false)};
+  TRY(pattern_of(l, obj, &s));
+  add_step(l, &l->pre, s);
+  return NULL;
+}
+
+static Err *load_metaspace(Load *l, Val obj) {
+  Step s = {.kind = STEP_METASPACE, .mode = prepend_mode(obj), .left = flag_of(obj, "split", true)};
+  s.text = keep(l, val_get(obj, "replacement"), &s.n_text);
+  if (!s.n_text) return err_new(ERR_FORMAT, "Metaspace: no replacement");
+  add_step(l, &l->pre, s);
+  return NULL;
+}
+
+static Err *load_pre(Load *l, Val obj) {
+  static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+  static const char punct[] = "[\\p{P}!-/:-@\\[-`{-~]";
+  const char *type = str_of(val_get(obj, "type"));
+  if (obj.kind == V_NONE) return NULL;
+  if (!type) return err_new(ERR_FORMAT, "pre_tokenizer: no type");
+  if (!strcmp(type, "Sequence")) return load_sequence(l, obj, "pretokenizers", load_pre);
+  if (!strcmp(type, "Split")) return load_split(l, obj);
+  if (!strcmp(type, "Metaspace")) return load_metaspace(l, obj);
+  if (!strcmp(type, "Whitespace")) return regex_step(l, &l->pre, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true);
+  if (!strcmp(type, "WhitespaceSplit")) return regex_step(l, &l->pre, "\\s+", SPLIT_REMOVED, false);
+  if (!strcmp(type, "Punctuation")) return regex_step(l, &l->pre, punct, split_mode(obj), false);
+  if (!strcmp(type, "Digits")) return regex_step(l, &l->pre, flag_of(obj, "individual_digits", false) ? "\\p{N}" : "\\p{N}+", SPLIT_ISOLATED, false);
+  if (!strcmp(type, "BertPreTokenizer")) {
+    TRY(regex_step(l, &l->pre, "\\s+", SPLIT_REMOVED, false));
+    return regex_step(l, &l->pre, punct, SPLIT_ISOLATED, false);
+  }
+  if (!strcmp(type, "CharDelimiterSplit")) {
+    Step s = {.kind = STEP_SPLIT, .mode = SPLIT_REMOVED};
+    s.text = keep(l, val_get(obj, "delimiter"), &s.n_text);
+    add_step(l, &l->pre, s);
+    return NULL;
+  }
+  if (!strcmp(type, "ByteLevel")) {
+    l->v->byte_level = true;
+    if (flag_of(obj, "add_prefix_space", true)) add_step(l, &l->pre, (Step){.kind = STEP_PREFIX_SPACE});
+    return flag_of(obj, "use_regex", true) ? regex_step(l, &l->pre, gpt2, SPLIT_ISOLATED, false) : NULL;
+  }
+  return err_new(ERR_UNSUPPORTED, "pre_tokenizer '%s'", type);
+}
+
+/* tokenizer.json: what stands around a text, and the way back. */
+static Err *around_add(TextVocab *v, Val *ids, bool after) {
+  if (!ids || ids->kind != V_LIST || ids->u.l->n > 16) return err_new(ERR_FORMAT, "post_processor: special token without ids");
+  for (int i = 0; i < ids->u.l->n; i++) {
+    Val x = ids->u.l->items[i];
+    if (x.kind != V_INT || x.u.i < 0 || x.u.i >= v->n_tokens || v->n_prefix >= 16 || v->n_suffix >= 16) return err_new(ERR_FORMAT, "post_processor: bad special token id");
+    if (after) v->suffix[v->n_suffix++] = (int32_t)x.u.i;
+    else v->prefix[v->n_prefix++] = (int32_t)x.u.i;
+  }
+  return NULL;
+}
+
+static Err *post_template(TextVocab *v, Val obj) {
+  Val *single = val_get(obj, "single"), *special = val_get(obj, "special_tokens");
+  bool after = false;
+  if (!single || single->kind != V_LIST) return err_new(ERR_FORMAT, "TemplateProcessing: no list 'single'");
+  for (int i = 0; i < single->u.l->n; i++) {
+    Val *tok = val_get(single->u.l->items[i], "SpecialToken"), *id = tok ? val_get(*tok, "id") : NULL;
+    if (!tok) { after = true; continue; }
+    Val *entry = id && special && special->kind == V_DICT ? val_find(special->u.d, *id) : NULL;
+    if (!entry) return err_new(ERR_FORMAT, "TemplateProcessing: unknown special token");
+    TRY(around_add(v, val_get(*entry, "ids"), after));
+  }
+  return NULL;
+}
+
+static Err *load_post(Load *l, Val obj) {
+  const char *type = str_of(val_get(obj, "type"));
+  if (obj.kind == V_NONE || (type && !strcmp(type, "ByteLevel"))) return NULL;
+  if (!type) return err_new(ERR_FORMAT, "post_processor: no type");
+  if (!strcmp(type, "Sequence")) return load_sequence(l, obj, "processors", load_post);
+  if (!strcmp(type, "TemplateProcessing")) return post_template(l->v, obj);
+  if (!strcmp(type, "RobertaProcessing") || !strcmp(type, "BertProcessing")) {
+    static const char *const keys[] = {"cls", "sep"};
+    for (int i = 0; i < 2; i++) {
+      Val *pair = val_get(obj, keys[i]);
+      if (!pair || pair->kind != V_LIST || pair->u.l->n != 2) return err_new(ERR_FORMAT, "%s: no pair '%s'", type, keys[i]);
+      Val one = val_list(l->tmp, 1);
+      val_push(l->tmp, one, pair->u.l->items[1]);
+      TRY(around_add(l->v, &one, i == 1));
+    }
+    return NULL;
+  }
+  return err_new(ERR_UNSUPPORTED, "post_processor '%s'", type);
+}
+
+static Err *load_decoder(Load *l, Val obj) {
+  TextVocab *v = l->v;
+  const char *type = str_of(val_get(obj, "type"));
+  if (obj.kind == V_NONE || !type) return NULL;
+  if (!strcmp(type, "Sequence")) return load_sequence(l, obj, "decoders", load_decoder);
+  if (!strcmp(type, "ByteLevel")) v->decode = DECODE_BYTES;
+  else if (!strcmp(type, "Replace")) v->decode = DECODE_SPM;
+  else if (!strcmp(type, "Strip")) v->strip_first = int_of(obj, "start", 0) > 0;
+  else if (!strcmp(type, "Metaspace")) { v->decode = DECODE_METASPACE; v->strip_first = prepend_mode(obj) != PREPEND_NEVER; }
+  else if (!strcmp(type, "WordPiece")) { v->decode = DECODE_WORDPIECE; v->cleanup = flag_of(obj, "cleanup", true); }
+  else if (strcmp(type, "ByteFallback") && strcmp(type, "Fuse")) return err_new(ERR_UNSUPPORTED, "decoder '%s'", type);
+  return NULL;
+}
+
+/* tokenizer.json: the model and the added tokens. */
+static int byte_spelled(const char *p, size_t n) {
+  char *end;
+  if (n != 6 || memcmp(p, "<0x", 3) || p[5] != '>' || p[3] == '-' || p[3] == '+' || p[3] == ' ') return -1;
+  long b = strtol(p + 3, &end, 16);
+  return end == p + 5 && b >= 0 && b <= 255 ? (int)b : -1;
+}
+
+static Err *set_token(TextVocab *v, int64_t id, Val text, float score) {
+  if (text.kind != V_STR || id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
+  Tok *t = &v->tok[id];
+  *t = (Tok){.text = arena_dup_n(v->arena, text.u.s->p, text.u.s->n), .n_text = (uint32_t)text.u.s->n, .score = score == score ? score : 0, .rank = (uint32_t)id,
+             .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
+  t->piece = t->text;
+  t->n_piece = t->n_text;
+  if (v->byte_level && !text_bytes_from_level(v->arena, t->text, t->n_text, &t->piece, &t->n_piece)) { t->piece = t->text; t->n_piece = t->n_text; }
+  if (v->byte_fallback) t->byte = (int16_t)byte_spelled(t->text, t->n_text);
+  if (t->byte >= 0) { t->type = TEXT_TOKEN_BYTE; t->in_model = false; }
+  return NULL;
+}
+
+static Err *load_vocab(Load *l, Val vocab, bool unigram) {
+  TextVocab *v = l->v;
+  if (unigram) {
+    for (int i = 0; i < vocab.u.l->n; i++) {
+      Val x = vocab.u.l->items[i];
+      if (x.kind != V_LIST || x.u.l->n != 2 || !val_is_number(x.u.l->items[1])) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", i);
+      TRY(set_token(v, i, x.u.l->items[0], (float)val_as_float(x.u.l->items[1])));
+    }
+    return NULL;
+  }
+  for (int i = 0; i < vocab.u.d->n; i++) {
+    Val id = vocab.u.d->vals[i];
+    TRY(set_token(v, id.kind == V_INT ? id.u.i : -1, vocab.u.d->keys[i], 0));
+  }
+  return NULL;
+}
+
+static Err *load_merges(Load *l, Val *merges) {
+  if (!merges || merges->kind != V_LIST) return err_new(ERR_FORMAT, "model: no list 'merges'");
+  TRY(text_vocab_index_text(l->v));
+  text_vocab_merges_reserve(l->v, merges->u.l->n);
+  for (int i = 0; i < merges->u.l->n; i++) {
+    Val m = merges->u.l->items[i];
+    if (m.kind == V_STR) {
+      const VStr *s = m.u.s;
+      const char *sp = s->n > 1 ? memchr(s->p + 1, ' ', s->n - 1) : NULL;
+      if (!sp) return err_new(ERR_FORMAT, "merges: entry %d, expected two parts", i);
+      size_t nl = (size_t)(sp - s->p);
+      TRY(text_vocab_merge_add(l->v, s->p, nl, sp + 1, s->n - nl - 1, (uint32_t)i));
+    } else if (m.kind == V_LIST && m.u.l->n == 2 && m.u.l->items[0].kind == V_STR && m.u.l->items[1].kind == V_STR) {
+      const VStr *a = m.u.l->items[0].u.s, *b = m.u.l->items[1].u.s;
+      TRY(text_vocab_merge_add(l->v, a->p, a->n, b->p, b->n, (uint32_t)i));
+    } else {
+      return err_new(ERR_FORMAT, "merges: entry %d, expected two parts", i);
+    }
+  }
+  return NULL;
+}
+
+static Err *load_added(Load *l, Val *added) {
+  TextVocab *v = l->v;
+  int n = added && added->kind == V_LIST ? added->u.l->n : 0;
+  v->added = ARENA_ARRAY(v->arena, Added, (size_t)n + 1);
+  for (int i = 0; i < n; i++) {
+    Val x = added->u.l->items[i], *text = val_get(x, "content");
+    int64_t id = int_of(x, "id", -1);
+    if (!text || text->kind != V_STR || id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "added_tokens: entry %d without content or a good id", i);
+    if (!v->tok[id].in_model && v->tok[id].byte < 0) {
+      TRY(set_token(v, id, *text, 0));
+      v->tok[id].in_model = false;
+    }
+    bool special = flag_of(x, "special", false);
+    v->tok[id].type = special ? TEXT_TOKEN_CONTROL : TEXT_TOKEN_USER;
+    v->added[v->n_added++] = (Added){.id = (int32_t)id, .special = special, .lstrip = flag_of(x, "lstrip", false), .rstrip = flag_of(x, "rstrip", false),
+                                     .single_word = flag_of(x, "single_word", false), .normalized = flag_of(x, "normalized", !special)};
+  }
+  return NULL;
+}
+
+static int64_t max_id(Val vocab, Val *added) {
+  int64_t n = vocab.kind == V_LIST ? vocab.u.l->n : 0;
+  for (int i = 0; vocab.kind == V_DICT && i < vocab.u.d->n; i++)
+    if (vocab.u.d->vals[i].kind == V_INT) n = MAX(n, vocab.u.d->vals[i].u.i + 1);
+  for (int i = 0; added && added->kind == V_LIST && i < added->u.l->n; i++) n = MAX(n, int_of(added->u.l->items[i], "id", -1) + 1);
+  return n;
+}
+
+static Err *load_model(Load *l, Val root, Val model) {
+  TextVocab *v = l->v;
+  const char *type = str_of(val_get(model, "type"));
+  Val *vocab = val_get(model, "vocab"), *unk = val_get(model, "unk_token");
+  bool unigram = v->model == MODEL_UNIGRAM;
+  v->byte_fallback = flag_of(model, "byte_fallback", false);
+  v->fuse_unk = unigram || flag_of(model, "fuse_unk", false);
+  v->ignore_merges = flag_of(model, "ignore_merges", false);
+  const char *affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+  for (int i = 0; i < 2 && v->model == MODEL_BPE; i++) {
+    const char *s = str_of(val_get(model, affixes[i]));
+    if (s && *s) return err_new(ERR_UNSUPPORTED, "%s model with %s '%s'", type, affixes[i], s);
+  }
+  TRY(load_vocab(l, *vocab, unigram));
+  if (v->model == MODEL_BPE) TRY(load_merges(l, val_get(model, "merges")));
+  if (v->model == MODEL_WORDPIECE) {
+    size_t n;
+    Val *prefix = val_get(model, "continuing_subword_prefix");
+    v->cont_prefix = prefix && prefix->kind == V_STR ? keep(l, prefix, &n) : "##";
+    if (strlen(v->cont_prefix) > 64) return err_new(ERR_FORMAT, "continuing_subword_prefix: more than 64 bytes");
+    v->max_word_chars = (int)MIN(MAX(int_of(model, "max_input_chars_per_word", 100), 1), 100000);
+  }
+  TRY(load_added(l, val_get(root, "added_tokens")));
+  if (!v->by_text.slot) TRY(text_vocab_index_text(v));
+  if (unigram) v->unk = (int)int_of(model, "unk_id", -1);
+  else if (unk && unk->kind == V_STR) v->unk = text_vocab_find(v, unk->u.s->p, unk->u.s->n);
+  if (v->unk < -1 || v->unk >= v->n_tokens) return err_new(ERR_FORMAT, "unk_id %d, expected below %d", v->unk, v->n_tokens);
+  return NULL;
+}
+
+static Err *load_parts(Load *l, Val root, Val model) {
+  static const struct { const char *key; Err *(*load)(Load *, Val); } parts[] = {{"normalizer", load_normalizer}, {"pre_tokenizer", load_pre}, {"decoder", load_decoder}, {"post_processor", load_post}};
+  TextVocab *v = l->v;
+  v->prefix = ARENA_ARRAY(v->arena, int32_t, 16);
+  v->suffix = ARENA_ARRAY(v->arena, int32_t, 16);
+  for (size_t i = 0; i < COUNT_OF(parts); i++) {
+    Val *p = val_get(root, parts[i].key);
+    if (p) TRY(err_wrap(parts[i].load(l, *p), "%s", parts[i].key));
+  }
+  v->norm = l->norm.p;
+  v->n_norm = l->norm.n;
+  v->pre = l->pre.p;
+  v->n_pre = l->pre.n;
+  TRY(load_model(l, root, model));
+  if (v->byte_level && v->by_text.slot) v->by_text.slot = NULL; /* added tokens came after the index */
+  return text_vocab_finish(v);
+}
+
+static Err *open_json(Arena *tmp, Val root, TextVocab **out) {
+  static const char *const kinds[] = {"BPE", "Unigram", "WordPiece"};
+  Val *model = val_get(root, "model"), *vocab = model ? val_get(*model, "vocab") : NULL;
+  const char *type = model ? str_of(val_get(*model, "type")) : NULL;
+  if (!vocab) return err_new(ERR_FORMAT, "no model.vocab");
+  if (!type) type = vocab->kind == V_LIST ? "Unigram" : val_get(*model, "merges") ? "BPE" : "WordPiece";
+  int kind = 0;
+  while (kind < 3 && strcmp(type, kinds[kind])) kind++;
+  if (kind == 3) return err_new(ERR_UNSUPPORTED, "model '%s', expected BPE, Unigram or WordPiece", type);
+  if (vocab->kind != (kind == MODEL_UNIGRAM ? V_LIST : V_DICT)) return err_new(ERR_FORMAT, "model.vocab: wrong type for a %s model", type);
+  int64_t n = max_id(*vocab, val_get(root, "added_tokens"));
+  if (n <= 0 || n > MAX_TOKENS) return err_new(ERR_LIMIT, "%lld tokens, expected 1 to %d", (long long)n, MAX_TOKENS);
+  TextVocab *v = text_vocab_alloc((int)n);
+  v->model = (ModelKind)kind;
+  Load l = {.v = v, .tmp = tmp};
+  Err *e = load_parts(&l, root, *model);
+  if (e) { text_vocab_free(v); return e; }
+  *out = v;
+  return NULL;
+}
+
+/* tokenizer.model: a protocol buffer. Field numbers: sentencepiece_model.proto. */
+typedef struct Pb { const uint8_t *p, *end; } Pb;
+typedef struct PbField { int number, wire; uint64_t v; Pb bytes; } PbField;
+
+static bool pb_varint(Pb *b, uint64_t *out) {
+  uint64_t v = 0;
+  for (int shift = 0; shift < 64 && b->p < b->end; shift += 7) {
+    uint8_t c = *b->p++;
+    v |= (uint64_t)(c & 127) << shift;
+    if (c < 128) { *out = v; return true; }
+  }
+  return false;
+}
+
+static bool pb_next(Pb *b, PbField *f) {
+  uint64_t tag;
+  if (b->p >= b->end || !pb_varint(b, &tag)) return false;
+  *f = (PbField){.number = (int)(tag >> 3 & 0xFFFF), .wire = (int)(tag & 7)};
+  size_t left = (size_t)(b->end - b->p), fixed = f->wire == 1 ? 8 : f->wire == 5 ? 4 : 0;
+  if (f->wire == 0) return pb_varint(b, &f->v);
+  if (fixed) {
+    if (left < fixed) return false;
+    for (size_t i = 0; i < fixed; i++) f->v |= (uint64_t)b->p[i] << (8 * i);
+    b->p += fixed;
+    return true;
+  }
+  uint64_t n;
+  if (f->wire != 2 || !pb_varint(b, &n) || n > (size_t)(b->end - b->p)) return false;
+  f->bytes = (Pb){b->p, b->p + n};
+  b->p += n;
+  return true;
+}
+
+typedef struct Pieces3 { const char **text; uint32_t *n; float *score; int32_t *type; int count, cap_a, cap_b, cap_c, cap_d; } Pieces3;
+
+static Err *spm_piece(Arena *a, Pb b, Pieces3 *s) {
+  PbField f;
+  const char *text = "";
+  uint32_t n = 0;
+  float score = 0;
+  int32_t type = TEXT_TOKEN_NORMAL;
+  while (b.p < b.end) {
+    if (!pb_next(&b, &f)) return err_new(ERR_FORMAT, "piece %d is broken", s->count);
+    if (f.number == 1 && f.wire == 2) { text = (const char *)f.bytes.p; n = (uint32_t)(f.bytes.end - f.bytes.p); }
+    if (f.number == 2 && f.wire == 5) score = f32_from_bits((uint32_t)f.v);
+    if (f.number == 3 && f.wire == 0) type = (int32_t)MIN(f.v, (uint64_t)99);
+  }
+  int c = s->count, cb = c, cc = c, cd = c;
+  if (c >= MAX_TOKENS) return err_new(ERR_LIMIT, "more than %d pieces", MAX_TOKENS);
+  PUSH(a, s->text, c, s->cap_a, text);
+  PUSH(a, s->n, cb, s->cap_b, n);
+  PUSH(a, s->score, cc, s->cap_c, score);
+  PUSH(a, s->type, cd, s->cap_d, type);
+  s->count = c;
+  return NULL;
+}
+
+static Err *open_spm(Arena *tmp, const Str *text, TextVocab **out) {
+  Pb b = {(const uint8_t *)text->p, (const uint8_t *)text->p + text->n}, sub;
+  PbField f;
+  Pieces3 s = {0};
+  int kind = 1;
+  TextVocabSource src = {.unk = 0, .bos = 1, .eos = 2, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = 1};
+  while (b.p < b.end) {
+    if (!pb_next(&b, &f)) return err_new(ERR_FORMAT, "broken protocol buffer");
+    if (f.wire != 2) continue;
+    sub = f.bytes;
+    if (f.number == 1) TRY(spm_piece(tmp, sub, &s));
+    for (PbField g; f.number == 2 && sub.p < sub.end;) {
+      if (!pb_next(&sub, &g)) return err_new(ERR_FORMAT, "broken trainer_spec");
+      if (g.number == 3) kind = (int)MIN(g.v, (uint64_t)9);
+      if (g.number == 40) src.unk = (int)(int64_t)g.v;
+      if (g.number == 41) src.bos = (int)(int64_t)g.v;
+      if (g.number == 42) src.eos = (int)(int64_t)g.v;
+    }
+    for (PbField g; f.number == 3 && sub.p < sub.end;) {
+      if (!pb_next(&sub, &g)) return err_new(ERR_FORMAT, "broken normalizer_spec");
+      if (g.number == 2 && g.wire == 2) { src.charsmap = g.bytes.p; src.n_charsmap = (size_t)(g.bytes.end - g.bytes.p); }
+      if (g.number == 3) src.add_space_prefix = g.v != 0;
+    }
+  }
+  if (kind != 1 && kind != 2) return err_new(ERR_UNSUPPORTED, "SentencePiece model type %d, expected 1 (Unigram) or 2 (BPE)", kind);
+  src.kind = kind == 1 ? "t5" : "llama";
+  src.n_tokens = s.count;
+  src.token = s.text;
+  src.token_bytes = s.n;
+  src.score = s.score;
+  src.type = s.type;
+  if (src.bos >= s.count) src.bos = -1;
+  if (src.eos >= s.count) src.eos = -1;
+  return text_vocab_new(&src, out);
+}
+
+/* Byte ranks: a merge happens where the join is a token, the lowest rank first. */
+static Err *rank_token(TextVocab *v, int64_t id, const uint8_t *p, size_t n, uint32_t rank) {
+  if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "token id %lld, expected below %d", (long long)id, v->n_tokens);
+  Tok *t = &v->tok[id];
+  *t = (Tok){.text = arena_dup_n(v->arena, (const char *)p, n), .n_text = (uint32_t)n, .rank = rank, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
+  t->piece = t->text;
+  t->n_piece = t->n_text;
+  return NULL;
+}
+
+static void special_token(TextVocab *v, int id, const char *text, size_t n) {
+  v->tok[id] = (Tok){.text = arena_dup_n(v->arena, text, n), .n_text = (uint32_t)n, .type = TEXT_TOKEN_CONTROL, .special = true, .byte = -1};
+  v->tok[id].piece = v->tok[id].text;
+  v->tok[id].n_piece = v->tok[id].n_text;
+  v->added[v->n_added++] = (Added){.id = id, .special = true};
+}
+
+static Err *fill_tekken(TextVocab *v, Arena *tmp, Val root, int n_special) {
+  Val *config = val_get(root, "config"), *pattern = config ? val_get(*config, "pattern") : NULL, *vocab = val_get(root, "vocab"), *special = val_get(root, "special_tokens");
+  if (!pattern || pattern->kind != V_STR) return err_new(ERR_FORMAT, "no config.pattern");
+  v->byte_level = v->by_rank = v->ignore_merges = true;
+  v->pre = ARENA_NEW(v->arena, Step);
+  v->pre[0] = (Step){.kind = STEP_SPLIT, .mode = SPLIT_ISOLATED};
+  v->n_pre = 1;
+  TRY(text_regex_new(v, pattern->u.s->p, pattern->u.s->n, &v->pre[0].re));
+  static const char *const usual[] = {"<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]",
+    "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
+  const char **name = ARENA_ARRAY(tmp, const char *, (size_t)n_special + 1);
+  for (int i = 0; special && special->kind == V_LIST && i < special->u.l->n; i++) {
+    int64_t rank = int_of(special->u.l->items[i], "rank", i);
+    if (rank >= 0 && rank < n_special) name[rank] = str_of(val_get(special->u.l->items[i], "token_str"));
+  }
+  bool listed = special && special->kind == V_LIST;
+  v->added = ARENA_ARRAY(v->arena, Added, (size_t)n_special + 1);
+  for (int i = 0; i < n_special; i++) {
+    char other[32];
+    snprintf(other, sizeof other, "<SPECIAL_%d>", i);
+    const char *s = name[i] ? name[i] : !listed && i < (int)COUNT_OF(usual) ? usual[i] : other;
+    special_token(v, i, s, strlen(s));
+  }
+  for (int i = 0; i < v->n_tokens - n_special; i++) {
+    Val *b64 = i < vocab->u.l->n ? val_get(vocab->u.l->items[i], "token_bytes") : NULL;
+    uint8_t *b;
+    size_t n;
+    if (!b64 || b64->kind != V_STR || !base64(tmp, b64->u.s->p, b64->u.s->n, &b, &n)) return err_new(ERR_FORMAT, "vocab: entry %d without token_bytes", i);
+    TRY(rank_token(v, n_special + int_of(vocab->u.l->items[i], "rank", i), b, n, (uint32_t)i));
+  }
+  v->unk = -1;
+  v->bos = n_special > 1 ? 1 : -1;
+  v->eos = n_special > 2 ? 2 : -1;
+  v->prefix = ARENA_ARRAY(v->arena, int32_t, 1);
+  if (v->bos >= 0) v->prefix[v->n_prefix++] = v->bos;
+  return text_vocab_finish(v);
+}
+
+static Err *open_tekken(Arena *tmp, Val root, TextVocab **out) {
+  Val *config = val_get(root, "config"), *vocab = val_get(root, "vocab");
+  if (!config || !vocab || vocab->kind != V_LIST) return err_new(ERR_FORMAT, "no config or no list 'vocab'");
+  int64_t n_special = int_of(*config, "default_num_special_tokens", 1000), n = int_of(*config, "default_vocab_size", n_special + vocab->u.l->n);
+  n = MIN(n, n_special + vocab->u.l->n);
+  if (n_special < 0 || n_special > 100000 || n <= n_special || n > MAX_TOKENS) return err_new(ERR_FORMAT, "default_vocab_size %lld, default_num_special_tokens %lld", (long long)n, (long long)n_special);
+  TextVocab *v = text_vocab_alloc((int)n);
+  Err *e = fill_tekken(v, tmp, root, (int)n_special);
+  if (e) { text_vocab_free(v); return e; }
+  *out = v;
+  return NULL;
+}
+
+/* A tiktoken file is lines of "base64 rank"; the split rule is known by the file's name only. */
+static const char *tiktoken_rule(const char *path) {
+  static const struct { const char *part, *rule; } known[] = {{"o200k", "gpt-4o"}, {"qwen", "qwen2"}, {"r50k", "gpt-2"}, {"p50k", "gpt-2"}, {"gpt2", "gpt-2"}, {"kimi", "kimi-k2"}};
+  const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
+  for (size_t i = 0; i < COUNT_OF(known); i++)
+    if (strcasestr(base, known[i].part)) return known[i].rule;
+  return "llama3";
+}
+
+static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const Str *text) {
+  v->byte_level = v->by_rank = true;
+  TRY(text_split_rule(v, tiktoken_rule(path)));
+  v->ignore_merges = true;
+  v->added = ARENA_NEW(v->arena, Added);
+  int line = 0;
+  for (const char *p = text->p, *end = p + text->n; p < end; line++) {
+    const char *nl = memchr(p, '\n', (size_t)(end - p)), *stop = nl ? nl : end, *sp = memchr(p, ' ', (size_t)(stop - p));
+    uint8_t *b;
+    size_t n;
+    if (stop > p) {
+      if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
+      int64_t id = strtoll(sp, NULL, 10);
+      TRY(rank_token(v, id, b, n, (uint32_t)id));
+    }
+    p = stop + 1;
+  }
+  return text_vocab_finish(v);
+}
+
+static Err *open_tiktoken(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+  int n = 1;
+  for (size_t i = 0; i < text->n; i++) n += text->p[i] == '\n';
+  if (n > MAX_TOKENS) return err_new(ERR_LIMIT, "%d lines", n);
+  TextVocab *v = text_vocab_alloc(n);
+  Err *e = fill_tiktoken(v, tmp, path, text);
+  if (e) { text_vocab_free(v); return e; }
+  *out = v;
+  return NULL;
+}
+
+static int token_named(const TextVocab *v, Val *t) {
+  if (t && t->kind == V_DICT) t = val_get(*t, "content");
+  return t && t->kind == V_STR ? text_vocab_find(v, t->u.s->p, t->u.s->n) : -1;
+}
+
+/* bos and eos are named beside the tokenizer, in tokenizer_config.json. */
+static void read_config(Arena *tmp, const char *path, TextVocab *v) {
+  const char *slash = strrchr(path, '/');
+  char *config = arena_printf(tmp, "%.*stokenizer_config.json", slash ? (int)(slash + 1 - path) : 0, path);
+  Str text = {0};
+  Val root;
+  if (!os_exists(config)) return;
+  Err *e = os_read_file(config, 16 << 20, &text);
+  if (!e) e = text_json_parse(tmp, text.p ? text.p : "", text.n, &root);
+  if (!e) {
+    int bos = token_named(v, val_get(root, "bos_token")), eos = token_named(v, val_get(root, "eos_token"));
+    if (bos >= 0) v->bos = bos;
+    if (eos >= 0) v->eos = eos;
+  }
+  err_free(e); /* the tokenizer itself is whole without it */
+  str_free(&text);
+}
+
+static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz", "tekken.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model"};
+  for (size_t i = 0; i < COUNT_OF(names); i++) {
+    *out = arena_printf(tmp, "%s/%s", dir, names[i]);
+    if (os_exists(*out)) return NULL;
+  }
+  return err_new(ERR_NOT_FOUND, "%s: no tokenizer.json, tekken.json, tokenizer.model or tiktoken file", dir);
+}
+
+static Err *open_text(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+  size_t at = 0;
+  while (at < text->n && strchr(" \t\r\n", text->p[at]) && text->p[at]) at++;
+  if (at < text->n && text->p[at] == '{') {
+    Val root;
+    TRY(text_json_parse(tmp, text->p, text->n, &root));
+    return val_get(root, "config") && val_get(root, "vocab") ? open_tekken(tmp, root, out) : open_json(tmp, root, out);
+  }
+  if (at < text->n && base64_digit(text->p[at]) >= 0) return open_tiktoken(tmp, path, text, out);
+  if (text->n) return open_spm(tmp, text, out);
+  return err_new(ERR_FORMAT, "empty file");
+}
+
+Err *text_vocab_open(const char *path, TextVocab **out) {
+  Arena *tmp = arena_new("tokenizer file");
+  Str text = {0};
+  TextVocab *v = NULL;
+  Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
+  if (!e) e = read_maybe_gz(path, &text);
+  if (!e) e = err_wrap(open_text(tmp, path, &text, &v), "%s", path);
+  if (!e) read_config(tmp, path, v);
+  str_free(&text);
+  arena_free(tmp);
+  if (e) return e;
+  *out = v;
+  return NULL;
+}

@@ -1,0 +1,194 @@
+/* JSON text to values: the reader for tokenizer files, requests and template contexts. It keeps what templates can tell apart and
+   common readers lose: the order of keys, 1 against 1.0, integers past 64 bits, NUL characters.
+   In: bytes. Out: a value of the arena, or ERR_SYNTAX with the offset. Depth is bounded; a lone surrogate escape and broken UTF-8
+   become U+FFFD. NaN and Infinity are read, as Python does. */
+#include <stdlib.h>
+#include <string.h>
+#include "text/priv.h"
+
+enum { MAX_DEPTH = 512 };
+typedef struct Reader { Arena *a; const char *p, *end, *start; int depth; } Reader;
+
+static Err *bad(const Reader *r, const char *what) { return err_new(ERR_SYNTAX, "JSON: %s at byte %zu", what, (size_t)(r->p - r->start)); }
+
+static void skip(Reader *r) {
+  while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
+}
+
+static bool hex4(const char *p, const char *end, int32_t *out) {
+  if (end - p < 4) return false;
+  int32_t v = 0;
+  for (int i = 0; i < 4; i++) {
+    char c = p[i];
+    int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    if (d < 0) return false;
+    v = v * 16 + d;
+  }
+  *out = v;
+  return true;
+}
+
+static Err *escape(Reader *r, char **w) {
+  if (r->p >= r->end) return bad(r, "string without end");
+  char c = *r->p++;
+  static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+  const char *hit = c ? strchr(from, c) : NULL;
+  if (hit) { *(*w)++ = to[hit - from]; return NULL; }
+  int32_t cp, low;
+  if (c != 'u' || !hex4(r->p, r->end, &cp)) return bad(r, "bad escape");
+  r->p += 4;
+  if (cp >= 0xD800 && cp < 0xDC00 && r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' && hex4(r->p + 2, r->end, &low) && low >= 0xDC00 && low < 0xE000) {
+    cp = 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
+    r->p += 6;
+  }
+  if (cp >= 0xD800 && cp < 0xE000) cp = 0xFFFD;
+  *w += text_utf8_put(cp, *w);
+  return NULL;
+}
+
+/* An escape is never shorter than the bytes it stands for, but a broken byte grows to three. */
+static Err *string(Reader *r, Val *out) {
+  const char *q = ++r->p;
+  bool plain = true;
+  while (q < r->end && *q != '"') {
+    if (*q == '\\') { plain = false; q++; }
+    q++;
+  }
+  if (q >= r->end) return bad(r, "string without end");
+  size_t n = (size_t)(q - r->p);
+  if (plain && text_utf8_valid(r->p, n) == n) {
+    for (const char *c = r->p; c < q; c++)
+      if ((uint8_t)*c < 0x20) { r->p = c; return bad(r, "control character in a string"); }
+    *out = val_str(r->a, r->p, n);
+    r->p = q + 1;
+    return NULL;
+  }
+  char *buf = arena_alloc(r->a, 3 * n + 4), *w = buf;
+  while (r->p < r->end && *r->p != '"') {
+    int32_t cp;
+    if (*r->p == '\\') { r->p++; TRY(escape(r, &w)); continue; }
+    if ((uint8_t)*r->p < 0x20) return bad(r, "control character in a string");
+    r->p += text_utf8_next(r->p, r->end, &cp);
+    w += text_utf8_put(cp < 0 ? 0xFFFD : cp, w);
+  }
+  if (r->p >= r->end) return bad(r, "string without end");
+  r->p++;
+  *out = val_str_view(r->a, buf, (size_t)(w - buf));
+  return NULL;
+}
+
+static Err *number(Reader *r, Val *out) {
+  const char *s = r->p;
+  bool neg = *s == '-', real = false;
+  if (neg) r->p++;
+  const char *d = r->p;
+  while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
+  if (r->p == d || (*d == '0' && r->p - d > 1)) return bad(r, "bad number");
+  const char *int_end = r->p;
+  if (r->p < r->end && *r->p == '.') {
+    real = true;
+    const char *f = ++r->p;
+    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
+    if (r->p == f) return bad(r, "bad number");
+  }
+  if (r->p < r->end && (*r->p == 'e' || *r->p == 'E')) {
+    real = true;
+    r->p++;
+    if (r->p < r->end && (*r->p == '+' || *r->p == '-')) r->p++;
+    const char *f = r->p;
+    while (r->p < r->end && *r->p >= '0' && *r->p <= '9') r->p++;
+    if (r->p == f) return bad(r, "bad number");
+  }
+  if (real) {
+    Str t = {0};
+    str_add_n(&t, s, (size_t)(r->p - s));
+    *out = val_float(strtod(t.p, NULL));
+    str_free(&t);
+    return NULL;
+  }
+  if (int_end - d > 38) return bad(r, "integer of more than 38 digits");
+  Int128 v = 0;
+  for (; d < int_end; d++) v = v * 10 + (*d - '0');
+  *out = val_int(r->a, neg ? -v : v);
+  return NULL;
+}
+
+static Err *value(Reader *r, Val *out);
+
+static Err *array(Reader *r, Val *out) {
+  Val l = val_list(r->a, 0);
+  r->p++;
+  skip(r);
+  if (r->p < r->end && *r->p == ']') { r->p++; *out = l; return NULL; }
+  for (;;) {
+    Val item;
+    TRY(value(r, &item));
+    val_push(r->a, l, item);
+    skip(r);
+    if (r->p < r->end && *r->p == ',') { r->p++; continue; }
+    if (r->p < r->end && *r->p == ']') { r->p++; *out = l; return NULL; }
+    return bad(r, "expected ',' or ']'");
+  }
+}
+
+static Err *object(Reader *r, Val *out) {
+  Val d = val_dict(r->a);
+  r->p++;
+  skip(r);
+  if (r->p < r->end && *r->p == '}') { r->p++; *out = d; return NULL; }
+  for (;;) {
+    Val key, item;
+    skip(r);
+    if (r->p >= r->end || *r->p != '"') return bad(r, "expected a key");
+    TRY(string(r, &key));
+    skip(r);
+    if (r->p >= r->end || *r->p != ':') return bad(r, "expected ':'");
+    r->p++;
+    TRY(value(r, &item));
+    val_put(r->a, d.u.d, key, item);
+    skip(r);
+    if (r->p < r->end && *r->p == ',') { r->p++; continue; }
+    if (r->p < r->end && *r->p == '}') { r->p++; *out = d; return NULL; }
+    return bad(r, "expected ',' or '}'");
+  }
+}
+
+static bool word(Reader *r, const char *w) {
+  size_t n = strlen(w);
+  if ((size_t)(r->end - r->p) < n || memcmp(r->p, w, n)) return false;
+  r->p += n;
+  return true;
+}
+
+static Err *value(Reader *r, Val *out) {
+  skip(r);
+  if (r->p >= r->end) return bad(r, "expected a value");
+  char c = *r->p;
+  if (c == '"') return string(r, out);
+  if (c == '{' || c == '[') {
+    if (++r->depth > MAX_DEPTH) return bad(r, "nested too deep");
+    TRY(c == '{' ? object(r, out) : array(r, out));
+    r->depth--;
+    return NULL;
+  }
+  if (word(r, "true")) *out = val_bool(true);
+  else if (word(r, "false")) *out = val_bool(false);
+  else if (word(r, "null")) *out = val_none();
+  else if (word(r, "NaN")) *out = val_float(__builtin_nan(""));
+  else if (word(r, "Infinity")) *out = val_float(__builtin_inf());
+  else if (word(r, "-Infinity")) *out = val_float(-__builtin_inf());
+  else if (c == '-' || (c >= '0' && c <= '9')) return number(r, out);
+  else return bad(r, "expected a value");
+  return NULL;
+}
+
+Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out) {
+  Reader r = {.a = a, .p = p, .end = p + n, .start = p};
+  if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) r.p += 3;
+  Val v;
+  TRY(value(&r, &v));
+  skip(&r);
+  if (r.p != r.end) return bad(&r, "text after the value");
+  *out = v;
+  return NULL;
+}

@@ -1,0 +1,560 @@
+/* Vocabularies: the maps from spellings to ids, added tokens, and the walk over a text.
+   In: a TextVocabSource (a model file's metadata) or a vocabulary filled by hf.c. Out: an immutable TextVocab.
+   Tokenizing: added tokens that are cut out of the raw text, then normalizers, added tokens of the normalized text, pre-tokenizers,
+   the model (model.c), and the tokens the vocabulary puts around it all. */
+#include <stdlib.h>
+#include <string.h>
+#include "text/priv.h"
+
+void text_ids_free(TextIds *ids) {
+  free(ids->p);
+  *ids = (TextIds){0};
+}
+
+void text_ids_add(TextIds *ids, int32_t id) {
+  if (ids->n == ids->cap) {
+    ids->cap = MAX((size_t)64, ids->cap * 2);
+    ids->p = realloc(ids->p, ids->cap * sizeof *ids->p);
+    CHECK(ids->p, "out of memory for %zu ids", ids->cap);
+  }
+  ids->p[ids->n++] = id;
+}
+
+TextVocab *text_vocab_alloc(int n_tokens) {
+  Arena *a = arena_new("vocabulary");
+  TextVocab *v = ARENA_NEW(a, TextVocab);
+  v->arena = a;
+  v->n_tokens = n_tokens;
+  v->tok = ARENA_ARRAY(a, Tok, (size_t)n_tokens + 1);
+  for (int i = 0; i < n_tokens; i++) v->tok[i] = (Tok){.text = "", .piece = "", .type = TEXT_TOKEN_UNUSED, .byte = -1};
+  for (int i = 0; i < 256; i++) v->byte_id[i] = -1;
+  v->unk = v->bos = v->eos = -1;
+  v->word_prefix = v->cont_prefix = "";
+  v->max_word_chars = 100;
+  return v;
+}
+
+void text_vocab_free(TextVocab *v) {
+  if (!v) return;
+  for (int i = 0; i < v->n_regexes; i++) text_regex_free(v->regexes[i]);
+  text_trie_free(&v->trie);
+  text_trie_free(&v->added_raw);
+  text_trie_free(&v->added_norm);
+  arena_free(v->arena);
+}
+
+int text_vocab_n_tokens(const TextVocab *v) { return v->n_tokens; }
+int text_vocab_bos(const TextVocab *v) { return v->bos; }
+int text_vocab_eos(const TextVocab *v) { return v->eos; }
+int text_vocab_find(const TextVocab *v, const char *text, size_t n) { return text_map_find(v, &v->by_text, false, text, n); }
+bool text_vocab_is_special(const TextVocab *v, int32_t id) { return id >= 0 && id < v->n_tokens && v->tok[id].special; }
+const char *text_vocab_spelling(const TextVocab *v, int32_t id, size_t *n) {
+  if (id < 0 || id >= v->n_tokens) return NULL;
+  *n = v->tok[id].n_text;
+  return v->tok[id].text;
+}
+
+/* Maps and tries: open addressing, at most half full. */
+static void map_put(const TextVocab *v, IdMap *m, bool piece, int32_t id) {
+  const Tok *t = &v->tok[id];
+  const char *p = piece ? t->piece : t->text;
+  uint32_t n = piece ? t->n_piece : t->n_text;
+  uint32_t i = (uint32_t)hash_bytes(p, n, 0) & m->mask;
+  for (; m->slot[i] >= 0; i = (i + 1) & m->mask) {
+    const Tok *o = &v->tok[m->slot[i]];
+    if ((piece ? o->n_piece : o->n_text) == n && !memcmp(piece ? o->piece : o->text, p, n)) return; /* the first one keeps the spelling */
+  }
+  m->slot[i] = id;
+}
+
+static void map_init(const TextVocab *v, IdMap *m) {
+  uint32_t cap = 16;
+  while (cap < 2 * (uint32_t)v->n_tokens) cap *= 2;
+  m->slot = ARENA_ARRAY(v->arena, int32_t, cap);
+  memset(m->slot, 0xFF, cap * sizeof *m->slot);
+  m->mask = cap - 1;
+}
+
+int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n) {
+  if (!m->slot) return -1;
+  for (uint32_t i = (uint32_t)hash_bytes(p, n, 0) & m->mask; m->slot[i] >= 0; i = (i + 1) & m->mask) {
+    const Tok *o = &v->tok[m->slot[i]];
+    if ((piece ? o->n_piece : o->n_text) == n && !memcmp(piece ? o->piece : o->text, p, n)) return m->slot[i];
+  }
+  return -1;
+}
+
+void text_trie_free(Trie *t) {
+  free(t->key);
+  free(t->next);
+  free(t->value);
+  *t = (Trie){0};
+}
+
+static uint32_t edge_slot(const Trie *t, uint64_t key) {
+  uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & t->mask;
+  while (t->next[i] && t->key[i] != key) i = (i + 1) & t->mask;
+  return i;
+}
+
+uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte) { return t->next ? t->next[edge_slot(t, (uint64_t)node << 8 | byte)] : 0; }
+
+static void trie_grow_edges(Trie *t) {
+  Trie old = *t;
+  t->mask = old.next ? 2 * old.mask + 1 : 1023;
+  t->key = calloc((size_t)t->mask + 1, sizeof *t->key);
+  t->next = calloc((size_t)t->mask + 1, sizeof *t->next);
+  CHECK(t->key && t->next, "out of memory");
+  for (uint32_t i = 0; old.next && i <= old.mask; i++)
+    if (old.next[i]) {
+      uint32_t j = edge_slot(t, old.key[i]);
+      t->key[j] = old.key[i];
+      t->next[j] = old.next[i];
+    }
+  free(old.key);
+  free(old.next);
+}
+
+static uint32_t trie_node(Trie *t) {
+  if (t->n_nodes == t->cap_nodes) {
+    t->cap_nodes = MAX(256u, t->cap_nodes * 2);
+    t->value = realloc(t->value, t->cap_nodes * sizeof *t->value);
+    CHECK(t->value, "out of memory");
+  }
+  t->value[t->n_nodes] = -1;
+  return t->n_nodes++;
+}
+
+void text_trie_put(Trie *t, const char *p, size_t n, int32_t value) {
+  if (!t->n_nodes) trie_node(t);
+  uint32_t node = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (!t->next || t->n_edges >= t->mask / 2) trie_grow_edges(t);
+    uint64_t key = (uint64_t)node << 8 | (uint8_t)p[i];
+    uint32_t s = edge_slot(t, key);
+    if (!t->next[s]) {
+      t->key[s] = key;
+      t->next[s] = trie_node(t);
+      t->n_edges++;
+    }
+    node = t->next[s];
+  }
+  if (t->value[node] < 0) t->value[node] = value;
+}
+
+/* GPT-2 spells a byte as a printable character: itself where that prints, else U+0100 and on. */
+static int level_byte(int32_t cp) {
+  static const uint8_t gap[] = {0, 32, 127, 160, 173, 173}; /* the bytes that do not print: 0..32, 127..160, 173 */
+  if (cp < 0x100) return (cp > 32 && cp < 127) || (cp > 160 && cp != 173 && cp >= 0) ? (int)cp : -1;
+  int i = (int)cp - 0x100;
+  for (size_t g = 0; g < COUNT_OF(gap); g += 2) {
+    int n = gap[g + 1] - gap[g] + 1;
+    if (i < n) return gap[g] + i;
+    i -= n;
+  }
+  return -1;
+}
+
+bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out) {
+  char *b = arena_alloc(a, n + 1);
+  uint32_t m = 0;
+  for (const char *q = p, *end = p + n; q < end;) {
+    int32_t cp;
+    q += text_utf8_next(q, end, &cp);
+    int byte = cp < 0 ? -1 : level_byte(cp);
+    if (byte < 0) return false;
+    b[m++] = (char)byte;
+  }
+  *out = b;
+  *n_out = m;
+  return true;
+}
+
+void text_vocab_merges_reserve(TextVocab *v, int n) {
+  uint32_t cap = 16;
+  while (cap < 2 * (uint32_t)n) cap *= 2;
+  MergeMap *m = &v->merges;
+  m->mask = cap - 1;
+  m->key = ARENA_ARRAY(v->arena, uint64_t, cap);
+  m->rank = ARENA_ARRAY(v->arena, uint32_t, cap);
+  m->id = ARENA_ARRAY(v->arena, int32_t, cap);
+  memset(m->id, 0xFF, cap * sizeof *m->id);
+}
+
+/* A merge whose parts or join are no tokens can never happen: it is left out, as everywhere else. */
+Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank) {
+  char small[512], *join = nl + nr <= sizeof small ? small : malloc(nl + nr);
+  CHECK(join, "out of memory");
+  memcpy(join, left, nl);
+  memcpy(join + nl, right, nr);
+  int a = text_vocab_find(v, left, nl), b = text_vocab_find(v, right, nr), c = text_vocab_find(v, join, nl + nr);
+  if (join != small) free(join);
+  if (a < 0 || b < 0 || c < 0) return NULL;
+  MergeMap *m = &v->merges;
+  uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
+  uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & m->mask;
+  for (; m->id[i] >= 0; i = (i + 1) & m->mask)
+    if (m->key[i] == key) return NULL;
+  m->key[i] = key;
+  m->rank[i] = rank;
+  m->id[i] = c;
+  return NULL;
+}
+
+Err *text_vocab_index_text(TextVocab *v) {
+  map_init(v, &v->by_text);
+  for (int i = 0; i < v->n_tokens; i++)
+    if (v->tok[i].n_text) map_put(v, &v->by_text, false, i);
+  return NULL;
+}
+
+/* Scores order the merges of SentencePiece vocabularies: the highest first. Equal scores get equal ranks. */
+typedef struct Scored { float score; int32_t id; } Scored;
+static int by_score(const void *a, const void *b) {
+  const Scored *x = a, *y = b;
+  return (x->score < y->score) - (x->score > y->score);
+}
+
+static void rank_by_score(TextVocab *v) {
+  Scored *s = malloc(((size_t)v->n_tokens + 1) * sizeof *s);
+  CHECK(s, "out of memory");
+  for (int i = 0; i < v->n_tokens; i++) s[i] = (Scored){v->tok[i].score, i};
+  qsort(s, (size_t)v->n_tokens, sizeof *s, by_score);
+  uint32_t rank = 0;
+  for (int i = 0; i < v->n_tokens; i++) {
+    if (i && s[i].score != s[i - 1].score) rank++;
+    v->tok[s[i].id].rank = rank;
+  }
+  free(s);
+}
+
+static int byte_of_spelling(const char *p, size_t n) {
+  static const char hex[] = "0123456789ABCDEF", low[] = "0123456789abcdef";
+  if (n != 6 || memcmp(p, "<0x", 3) || p[5] != '>') return -1;
+  int v = 0;
+  for (int i = 3; i < 5; i++) {
+    const char *h = p[i] ? strchr(hex, p[i]) : NULL, *l = p[i] ? strchr(low, p[i]) : NULL;
+    if (!h && !l) return -1;
+    v = v * 16 + (int)(h ? h - hex : l - low);
+  }
+  return v;
+}
+
+static bool looks_like_markup(const char *p, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (strchr("<>[]|", p[i]) && p[i]) return true;
+  return memmem(p, n, "\xEF\xBD\x9C", 3) != NULL; /* the full-width bar of some chat formats */
+}
+
+static Err *index_added(TextVocab *v) {
+  for (int i = 0; i < v->n_added; i++) {
+    Added *x = &v->added[i];
+    Tok *t = &v->tok[x->id];
+    t->special |= x->special;
+    x->markup = looks_like_markup(t->text, t->n_text);
+    if (!t->n_text) continue;
+    if (!x->normalized || !v->n_norm) { text_trie_put(x->normalized ? &v->added_norm : &v->added_raw, t->text, t->n_text, i); continue; }
+    Str s = {0};
+    Err *e = text_steps_normalize(v, v->norm, v->n_norm, t->text, t->n_text, &s);
+    if (!e && s.n) text_trie_put(&v->added_norm, s.p, s.n, i);
+    str_free(&s);
+    if (e) return e;
+  }
+  return NULL;
+}
+
+Err *text_vocab_finish(TextVocab *v) {
+  if (!v->by_text.slot) TRY(text_vocab_index_text(v));
+  map_init(v, &v->by_piece);
+  v->max_piece = 0;
+  double worst = 0;
+  for (int i = 0; i < v->n_tokens; i++) {
+    Tok *t = &v->tok[i];
+    if (t->byte >= 0 && v->byte_id[t->byte] < 0) v->byte_id[t->byte] = i;
+    if (!t->in_model || !t->n_piece) continue;
+    map_put(v, &v->by_piece, true, i);
+    v->max_piece = MAX(v->max_piece, t->n_piece);
+    worst = MIN(worst, (double)t->score);
+    if (v->model == MODEL_UNIGRAM) text_trie_put(&v->trie, t->piece, t->n_piece, i);
+  }
+  v->unk_score = worst - 10;
+  if (v->byte_level)
+    for (int b = 0; b < 256; b++) {
+      char c = (char)b;
+      v->byte_id[b] = text_map_find(v, &v->by_piece, true, &c, 1);
+    }
+  return index_added(v);
+}
+
+/* From a model file's metadata. */
+static void add_around(TextVocab *v, int first, int last, int last2) {
+  v->prefix = ARENA_ARRAY(v->arena, int32_t, 1);
+  v->suffix = ARENA_ARRAY(v->arena, int32_t, 2);
+  if (first >= 0) v->prefix[v->n_prefix++] = first;
+  if (last >= 0) v->suffix[v->n_suffix++] = last;
+  if (last2 >= 0) v->suffix[v->n_suffix++] = last2;
+}
+
+static Err *source_tokens(TextVocab *v, const TextVocabSource *src, bool level) {
+  v->added = ARENA_ARRAY(v->arena, Added, (size_t)src->n_tokens + 1);
+  for (int i = 0; i < src->n_tokens; i++) {
+    Tok *t = &v->tok[i];
+    if (!src->token[i]) return err_new(ERR_FORMAT, "tokenizer: token %d has no text", i);
+    size_t n = src->token_bytes ? src->token_bytes[i] : strlen(src->token[i]);
+    if (n > UINT32_MAX / 4) return err_new(ERR_FORMAT, "tokenizer: token %d has %zu bytes", i, n);
+    int type = src->type ? src->type[i] : TEXT_TOKEN_NORMAL;
+    if (type < TEXT_TOKEN_NORMAL || type > TEXT_TOKEN_BYTE) type = TEXT_TOKEN_NORMAL;
+    float score = src->score ? src->score[i] : 0;
+    *t = (Tok){.text = arena_dup_n(v->arena, src->token[i], n), .n_text = (uint32_t)n, .score = score == score ? score : 0, .type = (uint8_t)type, .byte = -1, .rank = (uint32_t)i};
+    t->piece = t->text;
+    t->n_piece = t->n_text;
+    t->special = type == TEXT_TOKEN_CONTROL || type == TEXT_TOKEN_UNKNOWN;
+    t->in_model = type == TEXT_TOKEN_NORMAL || type == TEXT_TOKEN_UNUSED || (level && type == TEXT_TOKEN_USER);
+    if (type == TEXT_TOKEN_BYTE) {
+      t->byte = (int16_t)byte_of_spelling(t->text, n);
+      if (t->byte < 0) return err_new(ERR_FORMAT, "tokenizer: byte token %d is spelled '%.*s', expected <0x00> to <0xFF>", i, (int)MIN(n, (size_t)40), t->text);
+    }
+    if (level && type == TEXT_TOKEN_NORMAL && !text_bytes_from_level(v->arena, t->text, n, &t->piece, &t->n_piece)) t->in_model = false;
+    if (t->special || type == TEXT_TOKEN_USER) v->added[v->n_added++] = (Added){.id = i, .special = t->special};
+  }
+  return NULL;
+}
+
+static Err *source_bpe(TextVocab *v, const TextVocabSource *src) {
+  if (!src->n_merges) return err_new(ERR_FORMAT, "tokenizer: no merges (tokenizer.ggml.merges), which kind '%s' needs", src->kind);
+  TRY(text_vocab_index_text(v));
+  text_vocab_merges_reserve(v, src->n_merges);
+  for (int i = 0; i < src->n_merges; i++) {
+    size_t n = src->merge_bytes ? src->merge_bytes[i] : strlen(src->merge[i]);
+    const char *sp = n > 1 ? memchr(src->merge[i] + 1, ' ', n - 1) : NULL;
+    if (!sp) return err_new(ERR_FORMAT, "tokenizer: merge %d is '%.*s', expected two parts with a space between", i, (int)MIN(n, (size_t)40), src->merge[i]);
+    size_t nl = (size_t)(sp - src->merge[i]);
+    TRY(text_vocab_merge_add(v, src->merge[i], nl, sp + 1, n - nl - 1, (uint32_t)i));
+  }
+  return NULL;
+}
+
+static void source_spaces(TextVocab *v, bool prefix) {
+  static const char mark[] = "\xE2\x96\x81";
+  v->norm = ARENA_ARRAY(v->arena, Step, 2);
+  if (prefix) v->norm[v->n_norm++] = (Step){.kind = STEP_PREPEND, .text = mark, .n_text = 3};
+  v->norm[v->n_norm++] = (Step){.kind = STEP_REPLACE, .text = " ", .n_text = 1, .with = mark, .n_with = 3};
+  v->decode = DECODE_SPM;
+  v->strip_first = prefix;
+}
+
+static Err *split_simple(TextVocab *v, Step *s, const char *pattern, SplitMode mode) {
+  *s = (Step){.kind = STEP_SPLIT, .mode = mode};
+  return text_regex_new(v, pattern, strlen(pattern), &s->re);
+}
+
+static Err *source_bert(TextVocab *v) {
+  v->model = MODEL_WORDPIECE;
+  v->word_prefix = "\xE2\x96\x81";
+  v->norm = ARENA_NEW(v->arena, Step);
+  v->norm[v->n_norm++] = (Step){.kind = STEP_BERT, .clean = true, .han = true, .accents = true, .lower = true};
+  v->pre = ARENA_ARRAY(v->arena, Step, 2);
+  v->n_pre = 2;
+  v->decode = DECODE_SPM;
+  v->strip_first = true;
+  TRY(split_simple(v, &v->pre[0], "\\s+", SPLIT_REMOVED));
+  return split_simple(v, &v->pre[1], "[\\p{P}!-/:-@\\[-`{-~]", SPLIT_ISOLATED);
+}
+
+static Err *source_unigram(TextVocab *v, const TextVocabSource *src) {
+  static const char mark[] = "\xE2\x96\x81";
+  v->model = MODEL_UNIGRAM;
+  v->norm = ARENA_ARRAY(v->arena, Step, 3);
+  if (src->n_charsmap) {
+    uint8_t *m = arena_alloc(v->arena, src->n_charsmap);
+    memcpy(m, src->charsmap, src->n_charsmap);
+    v->charsmap = m;
+    v->n_charsmap = src->n_charsmap;
+    v->norm[v->n_norm++] = (Step){.kind = STEP_CHARSMAP};
+  }
+  v->norm[v->n_norm] = (Step){.kind = STEP_REPLACE_REGEX, .with = " ", .n_with = 1};
+  TRY(text_regex_new(v, " {2,}", 5, &v->norm[v->n_norm++].re));
+  v->norm[v->n_norm++] = (Step){.kind = STEP_STRIP, .left = true, .right = true};
+  v->pre = ARENA_NEW(v->arena, Step);
+  v->pre[v->n_pre++] = (Step){.kind = STEP_METASPACE, .text = mark, .n_text = 3, .mode = src->add_space_prefix ? PREPEND_ALWAYS : PREPEND_NEVER, .left = true};
+  v->decode = DECODE_SPM;
+  v->strip_first = src->add_space_prefix != 0;
+  return NULL;
+}
+
+static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
+  v->unk = src->unk;
+  v->bos = src->bos;
+  v->eos = src->eos;
+  bool add_bos = src->add_bos > 0, add_eos = src->add_eos > 0;
+  if (!strcmp(src->kind, "gpt2")) {
+    v->byte_level = true;
+    TRY(source_tokens(v, src, true));
+    TRY(text_split_rule(v, src->pre && *src->pre ? src->pre : "default"));
+    if (src->add_bos < 0) add_bos = v->ignore_merges; /* the families that take whole pieces are those that begin with BOS */
+    TRY(source_bpe(v, src));
+  } else if (!strcmp(src->kind, "llama")) {
+    if (!src->score) return err_new(ERR_FORMAT, "tokenizer: no scores (tokenizer.ggml.scores), which kind 'llama' needs");
+    v->byte_fallback = v->fuse_unk = v->by_rank = true;
+    TRY(source_tokens(v, src, false));
+    rank_by_score(v);
+    source_spaces(v, src->add_space_prefix != 0);
+    if (src->add_bos < 0) add_bos = true;
+  } else if (!strcmp(src->kind, "gemma4")) {
+    v->byte_fallback = v->fuse_unk = true;
+    TRY(source_tokens(v, src, false));
+    source_spaces(v, src->add_space_prefix > 0);
+    TRY(source_bpe(v, src));
+    if (src->add_bos < 0) add_bos = true;
+  } else if (!strcmp(src->kind, "bert")) {
+    TRY(source_tokens(v, src, false));
+    TRY(source_bert(v));
+    if (src->add_bos < 0) add_bos = true;
+    add_around(v, add_bos ? v->bos : -1, src->sep, -1);
+    return NULL;
+  } else if (!strcmp(src->kind, "t5")) {
+    if (!src->score) return err_new(ERR_FORMAT, "tokenizer: no scores (tokenizer.ggml.scores), which kind 't5' needs");
+    v->byte_fallback = v->fuse_unk = true;
+    TRY(source_tokens(v, src, false));
+    TRY(source_unigram(v, src));
+    if (src->add_eos < 0) add_eos = true;
+  } else {
+    return err_new(ERR_UNSUPPORTED, "tokenizer: kind '%s', expected gpt2, llama, gemma4, bert or t5", src->kind);
+  }
+  add_around(v, add_bos ? v->bos : -1, add_eos ? v->eos : -1, -1);
+  return NULL;
+}
+
+Err *text_vocab_new(const TextVocabSource *src, TextVocab **out) {
+  if (!src->kind) return err_new(ERR_FORMAT, "tokenizer: no kind (tokenizer.ggml.model)");
+  if (src->n_tokens <= 0 || !src->token) return err_new(ERR_FORMAT, "tokenizer: no tokens (tokenizer.ggml.tokens)");
+  const struct { const char *name; int id; } ids[] = {{"bos", src->bos}, {"eos", src->eos}, {"unk", src->unk}, {"sep", src->sep}};
+  for (size_t i = 0; i < COUNT_OF(ids); i++)
+    if (ids[i].id < -1 || ids[i].id >= src->n_tokens) return err_new(ERR_FORMAT, "tokenizer: %s id %d, expected 0 to %d", ids[i].name, ids[i].id, src->n_tokens - 1);
+  TextVocab *v = text_vocab_alloc(src->n_tokens);
+  Err *e = source_kind(v, src);
+  if (!e) e = text_vocab_finish(v);
+  if (e) { text_vocab_free(v); return e; }
+  *out = v;
+  return NULL;
+}
+
+/* The walk over a text. */
+typedef struct Walk {
+  const TextVocab *v;
+  unsigned flags;
+  Arena *arena;
+  ModelScratch *scratch;
+  TextIds *out;
+} Walk;
+
+static bool ends_in_word(const char *p, size_t n) {
+  if (!n) return false;
+  const char *q = p + n - 1;
+  while (q > p && ((uint8_t)*q & 0xC0) == 0x80) q--;
+  int32_t cp;
+  text_utf8_next(q, p + n, &cp);
+  return text_char_is_word(cp);
+}
+
+static bool starts_with_word(const char *p, size_t n) {
+  int32_t cp = -1;
+  if (n) text_utf8_next(p, p + n, &cp);
+  return text_char_is_word(cp);
+}
+
+static size_t spaces_before(const char *p, size_t n) {
+  size_t k = n;
+  while (k) {
+    size_t q = k - 1;
+    while (q && ((uint8_t)p[q] & 0xC0) == 0x80) q--;
+    int32_t cp;
+    text_utf8_next(p + q, p + k, &cp);
+    if (!text_char_is_space(cp)) break;
+    k = q;
+  }
+  return n - k;
+}
+
+static size_t spaces_after(const char *p, size_t n) {
+  size_t k = 0;
+  while (k < n) {
+    int32_t cp;
+    int m = text_utf8_next(p + k, p + n, &cp);
+    if (!text_char_is_space(cp)) break;
+    k += (size_t)m;
+  }
+  return k;
+}
+
+/* The longest added token at p[at], or none. */
+static int added_at(const Trie *t, const char *p, size_t n, size_t at, size_t *len) {
+  uint32_t node = 0;
+  int best = -1;
+  for (size_t i = at; i < n && (node = text_trie_step(t, node, (uint8_t)p[i])) != 0; i++)
+    if (t->value[node] >= 0) { best = t->value[node]; *len = i + 1 - at; }
+  return best;
+}
+
+static bool added_wanted(const Walk *w, const Added *x) {
+  if ((w->flags & TEXT_SPLIT_SPECIAL) && x->special) return false;
+  return !((w->flags & TEXT_PLAIN) && (x->special || x->markup));
+}
+
+typedef Err *(*Rest)(Walk *w, const char *p, size_t n, bool at_start);
+
+/* Cuts p[n] at the added tokens of a trie; what lies between goes to `rest`. */
+static Err *cut_added(Walk *w, const Trie *t, const char *p, size_t n, bool at_start, Rest rest) {
+  size_t done = 0;
+  for (size_t at = 0; t->n_nodes && at < n;) {
+    size_t len;
+    int k = added_at(t, p, n, at, &len);
+    if (k < 0) { at++; continue; }
+    const Added *x = &w->v->added[k];
+    size_t from = at, to = at + len;
+    at = to;
+    if (!added_wanted(w, x)) continue;
+    if (x->single_word && (ends_in_word(p, from) || starts_with_word(p + to, n - to))) continue;
+    if (x->lstrip) from = MAX(from - spaces_before(p, from), done);
+    if (x->rstrip) to += spaces_after(p + to, n - to);
+    if (from > done) TRY(rest(w, p + done, from - done, at_start && !done));
+    text_ids_add(w->out, x->id);
+    done = at = to;
+  }
+  if (done < n) TRY(rest(w, p + done, n - done, at_start && !done));
+  return NULL;
+}
+
+static Err *walk_model(Walk *w, const char *p, size_t n, bool at_start) {
+  Pieces pieces = {0};
+  text_steps_split(w->v, w->arena, p, n, at_start, &pieces);
+  for (int i = 0; i < pieces.n; i++) text_model_piece(w->v, w->scratch, pieces.p[i].p, pieces.p[i].n, w->out);
+  return NULL;
+}
+
+static Err *walk_normalize(Walk *w, const char *p, size_t n, bool at_start) {
+  if (!w->v->n_norm) return cut_added(w, &w->v->added_norm, p, n, at_start, walk_model);
+  Str s = {0};
+  Err *e = text_steps_normalize(w->v, w->v->norm, w->v->n_norm, p, n, &s);
+  if (!e && s.n) {
+    const char *q = arena_dup_n(w->arena, s.p, s.n);
+    e = cut_added(w, &w->v->added_norm, q, s.n, at_start, walk_model);
+  }
+  str_free(&s);
+  return e;
+}
+
+Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out) {
+  if (n > 1u << 30) return err_new(ERR_LIMIT, "text of %zu bytes, expected at most %u", n, 1u << 30);
+  Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(), out};
+  size_t start = out->n;
+  if (flags & TEXT_ADD_SPECIAL)
+    for (int i = 0; i < v->n_prefix; i++) text_ids_add(out, v->prefix[i]);
+  Err *e = cut_added(&w, &v->added_raw, bytes, n, true, walk_normalize);
+  if (flags & TEXT_ADD_SPECIAL)
+    for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
+  if (e) out->n = start;
+  text_model_scratch_free(w.scratch);
+  arena_free(w.arena);
+  return e;
+}

@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf and DIR/safetensors)"""
+import json, os, struct, sys
+
+
+def text(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def gguf(kvs, tensors, version=3, align=32):
+    """kvs: [(key, type, bytes)]; tensors: [(name, dims fastest first, type, n_bytes)]."""
+    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(kvs))
+    for key, kind, value in kvs:
+        out += text(key) + struct.pack("<I", kind) + value
+    offset, data = 0, b""
+    for name, dims, kind, n in tensors:
+        out += text(name) + struct.pack("<I", len(dims)) + struct.pack(f"<{len(dims)}Q", *dims) + struct.pack("<IQ", kind, offset)
+        data += bytes(n) + bytes(-n % align)
+        offset = len(data)
+    return out + (bytes(-len(out) % align) + data if tensors else b"")
+
+
+def array(kind, items):
+    return struct.pack("<IQ", kind, len(items)) + b"".join(items)
+
+
+def safetensors(tensors, meta=None):
+    """tensors: [(name, dtype, shape, n_bytes)]."""
+    header, at = {}, 0
+    if meta is not None:
+        header["__metadata__"] = meta
+    for name, dtype, shape, n in tensors:
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + n]}
+        at += n
+    b = json.dumps(header).encode()
+    return struct.pack("<Q", len(b)) + b + bytes(at)
+
+
+u32 = lambda v: struct.pack("<I", v)
+SEEDS = {
+    "gguf": [
+        gguf([], []),
+        gguf([("general.alignment", 4, u32(64)), ("a", 8, text("x"))], [("w", [64, 2], 2, 72)], align=64),
+        gguf([("s", 9, array(8, [text("a"), text(""), text("bc")])), ("f", 9, array(6, [struct.pack("<f", 1.5)] * 3)), ("b", 7, b"\1"), ("n", 9, array(9, [array(4, [u32(1)])]))],
+             [("v", [4], 0, 16), ("u", [2, 2], 77, 16)], version=2),
+        gguf([("split.count", 2, b"\2\0"), ("split.no", 2, b"\0\0")], [("w", [1], 0, 4)]),
+    ],
+    "safetensors": [
+        safetensors([], {}),
+        safetensors([("a", "F32", [2, 3], 24), ("b", "F32", [], 4), ("c", "I64", [1], 8)], {"format": "pt"}),
+    ],
+}
+for kind, files in SEEDS.items():
+    folder = os.path.join(sys.argv[1], kind)
+    os.makedirs(folder, exist_ok=True)
+    for i, data in enumerate(files):
+        with open(os.path.join(folder, f"seed{i}"), "wb") as f:
+            f.write(data)
