@@ -4,6 +4,8 @@
 #define LUMEN_CMD_H
 #include "base/base.h"
 #include "base/opt.h"
+#include "file/file.h"
+#include "model/model.h"
 
 /* The exit codes, documented in docs/commands.md. */
 typedef enum CmdExit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130 } CmdExit;
@@ -27,4 +29,12 @@ int cmd_misused(const char *command, const char *fmt, ...)   /* prints the fault
     __attribute__((format(printf, 2, 3)));
 /* Parses argv by the rows (NULL, 0: no options) and says what was wrong. True: go on. False: return *code, --help was printed or a fault told. */
 bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code);
+
+/* pull.c: fetches a model. A bar on standard error where that is a terminal, else one line; nothing where quiet. Ctrl-C: ERR_CANCELLED. */
+Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path);
+/* models.c: MODEL as the user names it, fetched where it is a name that is known but not here. */
+Err *cmd_model_locate(Arena *a, const char *model, const char **path);
+Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out); /* model_close it */
+/* weights.c: MODEL as the user names it, opened for its metadata; tensors have no format. file_weights_close it. */
+Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
 #endif

@@ -12,24 +12,14 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
+#include "dev/dev.h"
+#include "gen/gen.h"
 
-/* Which features each level of machine code needs, weakest level first; the bits are asked of the CPU and of the operating system. */
-#if defined(__x86_64__)
-#define FEATURES(F) F("sse4.1") F("avx") F("avx2") F("fma") F("f16c") F("avx512f") F("avx512bw") F("avx512vl") F("avx512dq") F("avx512vnni") \
-  F("avx512bf16") F("avx512vbmi")
-static const char *const levels[][8] = {
-  {"x86-sse4", "sse4.1"}, {"x86-avx2", "avx2", "fma", "f16c"}, {"x86-avx512", "avx512f", "avx512bw", "avx512vl", "avx512dq"}};
-static bool has(const char *feature) {
-#define F(name) if (!strcmp(feature, name)) return __builtin_cpu_supports(name);
-  FEATURES(F)
-#undef F
-  return false;
-}
-#else
-#define FEATURES(F)
-static const char *const levels[][8] = {{NULL}};
-static bool has(const char *feature) { (void)feature; return false; }
-#endif
+static const char *const features[] = {
+#define FEATURE(name, leaf, subleaf, reg, bit, state, meaning) #name,
+#include "dev/cpu.def"
+#undef FEATURE
+};
 
 /* The library's names, best first. */
 static const struct { const char *key, *names[3], *what, *advice; } libraries[] = {
@@ -60,21 +50,6 @@ static long long meminfo(const char *key) {
   return kib < 0 ? -1 : kib * 1024;
 }
 
-static void cpu_name(char *out, size_t n) {
-  char line[512];
-  snprintf(out, n, "unknown");
-  FILE *f = fopen("/proc/cpuinfo", "r");
-  if (!f) return;
-  while (fgets(line, sizeof line, f)) {
-    char *colon = strchr(line, ':');
-    if (!colon || strncmp(line, "model name", 10)) continue;
-    colon[strcspn(colon, "\n")] = 0;
-    snprintf(out, n, "%s", colon + 1 + (colon[1] == ' '));
-    break;
-  }
-  fclose(f);
-}
-
 /* JSON holds UTF-8 only; a name from the outside may be anything. */
 static json_t *any_string(const char *s) {
   json_t *o = json_string(s);
@@ -82,23 +57,20 @@ static json_t *any_string(const char *s) {
 }
 
 static json_t *cpu_report(void) {
-  char name[200];
-  cpu_name(name, sizeof name);
+  DevCpu cpu;
   struct utsname u = {0};
-  uname(&u);
   cpu_set_t set;
+  dev_cpu_detect(&cpu);
+  uname(&u);
   int n_allowed = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
-  json_t *features = json_array(), *usable = json_array();
-#define F(feature) if (has(feature)) json_array_append_new(features, json_string(feature));
-  FEATURES(F)
-#undef F
-  for (size_t i = 0; i < COUNT_OF(levels) && levels[i][0]; i++) {
-    bool all = true;
-    for (int k = 1; levels[i][k]; k++) all = all && has(levels[i][k]);
-    if (all) json_array_append_new(usable, json_string(levels[i][0]));
-  }
-  return json_pack("{s:o, s:s, s:i, s:i, s:i, s:o, s:o}", "name", any_string(name), "machine", u.machine, "online", (int)sysconf(_SC_NPROCESSORS_ONLN),
-                   "allowed", n_allowed, "threads", os_n_cpus(), "features", features, "targets", usable);
+  json_t *here = json_array(), *usable = json_array();
+  for (size_t i = 0; i < COUNT_OF(features); i++)
+    if (dev_cpu_has(&cpu, features[i])) json_array_append_new(here, json_string(features[i]));
+  for (int i = 0; i < gen_target_count(); i++)
+    if (gen_target_runs(gen_target_get(i), gen_cpu_get())) json_array_append_new(usable, json_string(gen_target_get(i)->name));
+  return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name", any_string(cpu.brand), "machine", u.machine,
+                   "online", (int)sysconf(_SC_NPROCESSORS_ONLN), "allowed", n_allowed, "threads", os_n_cpus(), "l1d_bytes", (json_int_t)cpu.l1d_bytes,
+                   "l2_bytes", (json_int_t)cpu.l2_bytes, "l3_bytes", (json_int_t)cpu.l3_bytes, "features", here, "targets", usable);
 }
 
 static json_t *memory_report(void) {
@@ -172,6 +144,7 @@ static void print_list(const char *title, const json_t *words) {
 static void print_report(const json_t *o) {
   const json_t *cpu = json_object_get(o, "cpu"), *mem = json_object_get(o, "memory"), *cache = json_object_get(o, "cache"), *f;
   printf("CPU        %s (%s)\n", text(cpu, "name"), text(cpu, "machine"));
+  printf("caches     L1 %lld KiB, L2 %lld KiB, L3 %lld KiB\n", number(cpu, "l1d_bytes") >> 10, number(cpu, "l2_bytes") >> 10, number(cpu, "l3_bytes") >> 10);
   print_list("features  ", json_object_get(cpu, "features"));
   print_list("targets   ", json_object_get(cpu, "targets"));
   printf("threads    %lld used; %lld CPUs online, affinity allows %lld%s\n", number(cpu, "threads"), number(cpu, "online"), number(cpu, "allowed"),

@@ -48,26 +48,35 @@ static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n
   return !interrupted;
 }
 
+Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path) {
+  Bar bar = {.shown = !quiet && isatty(STDERR_FILENO)};
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
+  FileModel m;
+  TRY(file_model_find(a, model, &m));
+  if (!quiet && !bar.shown && !os_exists(m.path)) {
+    fprintf(stderr, "lumen: fetching %s", m.name);
+    if (m.n_bytes) fprintf(stderr, " (%.1f MB)", (double)m.n_bytes * 1e-6);
+    fputc('\n', stderr);
+  }
+  sigaction(SIGINT, &act, &old);
+  Err *e = file_model_pull(a, model, (FileProgress){on_progress, &bar}, path);
+  sigaction(SIGINT, &old, NULL);
+  if (bar.shown && bar.t_drawn_ns) fputs("\r\033[K", stderr);
+  return e;
+}
+
 int cmd_pull(int argc, char **argv) {
   Arena *a = arena_new("pull");
   PullOpts o;
   OptRest rest;
   int code = CMD_OK;
-  if (!cmd_options(a, PullOpts_rows, COUNT_OF(PullOpts_rows), argc, argv, &o, &rest, &code)) goto done;
-  if (rest.n_args != 1) {
-    code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
-    goto done;
+  if (cmd_options(a, PullOpts_rows, COUNT_OF(PullOpts_rows), argc, argv, &o, &rest, &code)) {
+    const char *path;
+    Err *e = NULL;
+    if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    else if ((e = cmd_model_fetch(a, rest.arg[0], o.quiet, &path))) code = cmd_fail(argv[0], e);
+    else puts(path);
   }
-  Bar bar = {.shown = !o.quiet && isatty(STDERR_FILENO)};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
-  sigaction(SIGINT, &act, &old);
-  const char *path;
-  Err *e = file_model_pull(a, rest.arg[0], (FileProgress){on_progress, &bar}, &path);
-  sigaction(SIGINT, &old, NULL);
-  if (bar.shown && bar.t_drawn_ns) fputs("\r\033[K", stderr);
-  if (e) code = cmd_fail(argv[0], e);
-  else puts(path);
-done:
   arena_free(a);
   return code;
 }

@@ -166,8 +166,9 @@ Err *file_fetch_https(Arena *a, const char *url, const char *part, uint64_t n_ex
     int saved = errno, bad = fclose(d.f);
     errno = saved;
     if (!code && bad) return err_new(ERR_IO, "%s: cannot be written: %s", part, strerror(errno));
-    if (!code) break;
-    bool no_range = d.n_before && (code == CURL_RANGE_ERROR || status == 416); /* the server cannot go on from there: once more, from the start */
+    /* 416, which libcurl does not count as a fault when resuming: the server has nothing from there on. Once more, from the start. */
+    bool no_range = d.n_before && (code == CURL_RANGE_ERROR || status == 416);
+    if (!code && !no_range) break;
     if (!no_range || again) return request_err(&d, url, code, status, why);
   }
   *sha256 = d.sha256[0] ? arena_dup(a, d.sha256) : NULL;
@@ -240,6 +241,10 @@ Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const c
       e = now;
     } else err_free(now);
     if (!e || err_kind(e) == ERR_CANCELLED) break;
+  }
+  if (e && err_kind(e) == ERR_NOT_FOUND) {
+    err_free(e);
+    e = err_new(ERR_NOT_FOUND, "neither python3 with pip nor pip is on this machine");
   }
   if (e) return err_wrap(e, "pip download %s", spec);
   return find_wheel(a, dir, spec, wheel);

@@ -250,9 +250,9 @@ static Err *take_header(Cursor *c, uint32_t *version, uint64_t *n_tensors, uint6
   TRY(take_u64(c, "number of metadata entries", n_kvs));
   uint64_t most_t = MIN(left(c) / TENSOR_BYTES_MIN, (size_t)FILE_ITEMS_MAX), most_k = MIN(left(c) / KV_BYTES_MIN, (size_t)FILE_ITEMS_MAX);
   if (*n_tensors > most_t)
-    return err_new(ERR_FORMAT, "number of tensors %llu, expected at most %llu in a file of %zu bytes", (unsigned long long)*n_tensors, (unsigned long long)most_t, c->n);
+    return err_new(ERR_FORMAT, "number of tensors %llu, expected at most %llu in a file of %zu bytes: it is truncated or damaged", (unsigned long long)*n_tensors, (unsigned long long)most_t, c->n);
   if (*n_kvs > most_k)
-    return err_new(ERR_FORMAT, "number of metadata entries %llu, expected at most %llu in a file of %zu bytes", (unsigned long long)*n_kvs, (unsigned long long)most_k, c->n);
+    return err_new(ERR_FORMAT, "number of metadata entries %llu, expected at most %llu in a file of %zu bytes: it is truncated or damaged", (unsigned long long)*n_kvs, (unsigned long long)most_k, c->n);
   return NULL;
 }
 

@@ -129,10 +129,10 @@ typedef struct IrSpan { const void *p; size_t n_bytes; bool writable; } IrSpan;
 Err *ir_interp(const IrFn *fn, const uint64_t *args, int n_args, const IrSpan *spans, int n_spans, int64_t max_steps);
 
 /* passes.c: rewriting in place; each keeps meaning and bits. */
-void ir_pass_fold(IrFn *fn);   /* constant folding (by the interpreter's own arithmetic) and identities that keep every bit */
-void ir_pass_cse(IrFn *fn);    /* dominator-scoped value numbering of pure ops */
-void ir_pass_licm(IrFn *fn);   /* pure ops, and loads where nothing in the loop stores, move to a dominating preheader */
-void ir_pass_dce(IrFn *fn);    /* unused pure ops and loads, unused block parameters, unreachable blocks */
+void ir_pass_fold(IrFn *fn);   /* constant folding (by the interpreter's own arithmetic), identities that keep every bit, addresses, constant branches */
+void ir_pass_cse(IrFn *fn);    /* dominator-scoped value numbering of pure ops, and of loads from spaces the function never writes */
+void ir_pass_licm(IrFn *fn);   /* pure ops, and loads where no store of the loop may alias, move to a preheader; constants stay. licm.c says when */
+void ir_pass_dce(IrFn *fn);    /* unused pure ops and loads, unused block parameters, unreachable blocks; chains of blocks become one. Renumbers blocks */
 
 /* order.c: reverse postorder, dominators, loops. */
 typedef struct IrOrder {

@@ -3,7 +3,7 @@
    Near-linear: every walk is iterative and visits an edge a bounded number of times. */
 #include "ir/priv.h"
 
-static int n_succ(const IrBlock *b) { return b->term == IR_BR ? 2 : b->term == IR_JMP ? 1 : 0; }
+int ir_n_edges(const IrBlock *b) { return b->term == IR_BR ? 2 : b->term == IR_JMP ? 1 : 0; }
 
 static void postorder(Arena *a, const IrFn *fn, IrOrder *o) {
   int nb = fn->n_blocks, top = 0, done = 0;
@@ -14,9 +14,9 @@ static void postorder(Arena *a, const IrFn *fn, IrOrder *o) {
   while (top) {
     int b = stack[top - 1];
     const IrBlock *blk = &fn->blocks[b];
-    if (next[b] == n_succ(blk)) { post[done++] = b; top--; continue; }
+    if (next[b] == ir_n_edges(blk)) { post[done++] = b; top--; continue; }
     /* Edge 1 first: the then-side comes first in the reversed order. */
-    int s = blk->edge[n_succ(blk) - 1 - next[b]++].block;
+    int s = blk->edge[ir_n_edges(blk) - 1 - next[b]++].block;
     if (!seen[s]) seen[s] = true, stack[top++] = s;
   }
   o->n = done;
@@ -29,13 +29,13 @@ static void predecessors(Arena *a, const IrFn *fn, IrOrder *o) {
   int *fill = ARENA_ARRAY(a, int, nb + 1), total = 0;
   for (int i = 0; i < o->n; i++) {
     const IrBlock *b = &fn->blocks[o->block[i]];
-    for (int e = 0; e < n_succ(b); e++) o->pred_at[b->edge[e].block + 1]++, total++;
+    for (int e = 0; e < ir_n_edges(b); e++) o->pred_at[b->edge[e].block + 1]++, total++;
   }
   for (int b = 0; b < nb; b++) o->pred_at[b + 1] += o->pred_at[b], fill[b] = o->pred_at[b];
   o->pred = ARENA_ARRAY(a, int, total);
   for (int i = 0; i < o->n; i++) {
     const IrBlock *b = &fn->blocks[o->block[i]];
-    for (int e = 0; e < n_succ(b); e++) o->pred[fill[b->edge[e].block]++] = o->block[i];
+    for (int e = 0; e < ir_n_edges(b); e++) o->pred[fill[b->edge[e].block]++] = o->block[i];
   }
 }
 

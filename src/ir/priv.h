@@ -28,10 +28,13 @@ void ir_val_set(IrVal *v, IrElt e, int n_lanes, int64_t imm);
 int64_t ir_val_imm(const IrVal *v, IrElt e);                  /* lane 0 as a const's imm */
 
 /* simplify.c: rewrites x in place (constants first), or returns the existing value it equals, else 0. deep: also chains of constant
-   additions and addresses; needed constants are appended through b. */
+   additions, addresses and powers of two; needed constants are appended through b. */
 IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep);
 
 /* print.c */
 void ir_type_print(const IrFn *fn, IrType t, Str *out);
 void ir_ins_print(const IrFn *fn, IrRef v, Str *out);         /* one line, no indentation, no newline */
+
+/* order.c */
+int ir_n_edges(const IrBlock *b);                             /* 0 to 2 by the terminator */
 #endif

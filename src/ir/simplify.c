@@ -124,6 +124,21 @@ static void add_chain(IrBuild *b, IrIns *x) {
   x->arg[1] = ir_const_i(b, ir_type_of(fn, x->arg[1]), (int64_t)((uint64_t)c1 + (uint64_t)c2));
 }
 
+/* Multiplication and unsigned division by a power of two: shifts and masks, exact for integers. */
+static void power_of_two(IrBuild *b, IrIns *x, int64_t c) {
+  IrType t = ir_type_of(b->fn, x->arg[1]);
+  uint64_t u = ir_type_elt(b->fn, t) == IR_E_I64 ? (uint64_t)c : (uint64_t)(uint32_t)c;
+  if (u < 2 || (u & (u - 1)) != 0) return;
+  if (x->op == IR_urem) {
+    x->op = IR_and;
+    x->arg[1] = ir_const_i(b, t, (int64_t)(u - 1));
+  } else if (x->op == IR_mul || x->op == IR_udiv) {
+    x->op = x->op == IR_mul ? IR_shl : IR_shr;
+    x->arg[1] = 0;
+    x->imm = __builtin_ctzll(u);
+  }
+}
+
 static void swap_const(const IrFn *fn, IrIns *x) {
   int64_t c;
   if (!ir_flag((IrOp)x->op, 'c') || !ir_is_const(fn, x->arg[0], &c) || ir_is_const(fn, x->arg[1], NULL)) return;
@@ -144,6 +159,7 @@ IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep) {
   int64_t c;
   if (x->arg[0] == x->arg[1]) return same_args(fn, x);
   if (!ir_is_const(fn, x->arg[1], &c)) return 0;
-  if (deep && (x->op == IR_add || x->op == IR_padd)) add_chain(b, x), fn = b->fn;
+  if (deep && (x->op == IR_add || x->op == IR_padd)) add_chain(b, x);
+  if (deep && (x->op == IR_mul || x->op == IR_udiv || x->op == IR_urem)) power_of_two(b, x, c);
   return ir_is_const(fn, x->arg[1], &c) ? const_identity(fn, x, c) : 0;
 }

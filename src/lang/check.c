@@ -12,6 +12,8 @@ static bool name_taken(Check *c, const char *name, Loc at) {
 }
 
 /* ---- formats ---- */
+static bool is_sane(const Field *d) { return d->count >= 1 && d->count <= MAX_BLOCK_BYTES && d->offset <= MAX_BLOCK_BYTES; }
+
 static void check_field(Check *c, const FormatDecl *f, int i) {
   const Field *d = &f->field[i];
   int64_t size = lang_scalar(d->elt)->n_bytes;
@@ -19,7 +21,7 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
     lang_diag(c->x, d->loc, "field %s has %lld elements: at least 1, at most %d", d->name, (long long)d->count, MAX_BLOCK_BYTES);
     return;
   }
-  if (d->offset < 0 || d->offset > MAX_BLOCK_BYTES) {
+  if (d->offset > MAX_BLOCK_BYTES) {
     lang_diag(c->x, d->loc, "field %s is at byte %lld: at most %d", d->name, (long long)d->offset, MAX_BLOCK_BYTES);
     return;
   }
@@ -27,8 +29,9 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
   if (f->n_bytes && end > f->n_bytes) lang_diag(c->x, d->loc, "field %s ends at byte %lld, after the block's %lld bytes", d->name, (long long)end, (long long)f->n_bytes);
   for (int j = 0; j < i; j++) {
     const Field *o = &f->field[j];
+    if (!is_sane(o)) continue;
     int64_t o_end = o->offset + lang_scalar(o->elt)->n_bytes * o->count;
-    if (o->count > 0 && d->offset < o_end && o->offset < end) {
+    if (d->offset < o_end && o->offset < end) {
       lang_diag(c->x, d->loc, "field %s (bytes %lld to %lld) overlaps field %s (bytes %lld to %lld)", d->name, (long long)d->offset, (long long)end - 1, o->name,
                 (long long)o->offset, (long long)o_end - 1);
       return;
@@ -37,18 +40,19 @@ static void check_field(Check *c, const FormatDecl *f, int i) {
 }
 
 static void check_layout(Check *c, FormatDecl *f) {
-  if (f->block < 1 || f->block > MAX_BLOCK) lang_diag(c->x, f->loc, f->block ? "format %s: block %lld, expected 1 to 65536" : "format %s says no block: write block and the number of elements", f->name, (long long)f->block);
-  if (f->n_bytes < 0 || f->n_bytes > MAX_BLOCK_BYTES) lang_diag(c->x, f->loc, "format %s: bytes %lld, at most %d", f->name, (long long)f->n_bytes, MAX_BLOCK_BYTES);
+  if (f->block < 0) lang_diag(c->x, f->loc, "format %s says no block: write block and the number of elements", f->name);
+  else if (f->block < 1 || f->block > MAX_BLOCK) lang_diag(c->x, f->loc, "format %s: block %lld, expected 1 to %d", f->name, (long long)f->block, MAX_BLOCK);
+  if (f->n_bytes > MAX_BLOCK_BYTES) lang_diag(c->x, f->loc, "format %s: bytes %lld, at most %d", f->name, (long long)f->n_bytes, MAX_BLOCK_BYTES);
   if (!f->n_fields) lang_diag(c->x, f->loc, "format %s has no fields", f->name);
   int64_t end = 0;
   for (int i = 0; i < f->n_fields; i++) {
     const Field *d = &f->field[i];
     check_field(c, f, i);
-    Var v = {.name = d->name, .what = "field", .loc = d->loc, .ty = lang_scalar(d->elt)->is_float ? TY_F32 : TY_INT, .n_dims = d->is_array};
+    Var v = {.name = d->name, .what = "a field", .loc = d->loc, .ty = lang_scalar(d->elt)->is_float ? TY_F32 : TY_INT, .n_dims = d->is_array};
     v.dim = ARENA_ARRAY(c->x->arena, Expr *, 1);
     v.dim[0] = lang_int(c, d->count, d->loc);
     lang_declare(c, v);
-    if (d->count <= MAX_BLOCK_BYTES && d->offset <= MAX_BLOCK_BYTES) end = MAX(end, d->offset + lang_scalar(d->elt)->n_bytes * d->count);
+    if (is_sane(d)) end = MAX(end, d->offset + lang_scalar(d->elt)->n_bytes * d->count);
   }
   if (!f->n_bytes) f->n_bytes = end;
 }
@@ -56,18 +60,21 @@ static void check_layout(Check *c, FormatDecl *f) {
 /* Types the function's expression, then declares it: a function sees those above it only, so none calls itself. */
 static Ty check_format_fn(Check *c, FormatFn *fn) {
   int outer = c->n_vars;
-  if (fn->arg) lang_declare(c, (Var){.name = fn->arg, .what = "index", .loc = fn->loc, .ty = TY_INT});
+  if (fn->arg) lang_declare(c, (Var){.name = fn->arg, .what = "an index", .loc = fn->loc, .ty = TY_INT});
   Ty t = lang_check_expr(c, fn->value);
   c->n_vars = outer;
   if (t == TY_BOOL) lang_diag(c->x, fn->loc, "%s must be a number, got a condition; write (.. ? 1 : 0)", fn->name);
   return t == TY_BOOL ? TY_ERR : t;
 }
 
+static int add_sizes(int a, int b) { return MIN(a + b, LANG_MAX_INLINE + 1); }
+
 /* Nodes of e with every format function in it written out; saturates. */
 static int inlined_nodes(const FormatFn *fn, const int *size, int n, const Expr *e) {
   int total = 1;
-  for (int i = 0; i < n; i++) if ((e->kind == EX_CALL || e->kind == EX_NAME) && !strcmp(fn[i].name, e->name)) total += size[i];
-  for (int i = 0; i < e->n_args; i++) total = MIN(total + inlined_nodes(fn, size, n, e->arg[i]), LANG_MAX_INLINE + 1);
+  for (int i = 0; i < n; i++) if ((e->kind == EX_CALL || e->kind == EX_NAME) && !strcmp(fn[i].name, e->name)) total = add_sizes(total, size[i]);
+  for (int i = 0; i < e->n_args; i++) total = add_sizes(total, inlined_nodes(fn, size, n, e->arg[i]));
+  for (int i = 0; i < e->n_binders; i++) if (e->binder[i].extent) total = add_sizes(total, inlined_nodes(fn, size, n, e->binder[i].extent));
   return total;
 }
 
@@ -84,7 +91,7 @@ static void check_sizes(Check *c, const FormatFn *fn, int n) {
 static void check_encode(Check *c, FormatDecl *f) {
   c->n_vars = 0;
   c->block = f->block;
-  lang_declare(c, (Var){.name = "x", .what = "function", .loc = f->loc, .ty = TY_F32, .callable = true});
+  lang_declare(c, (Var){.name = "x", .what = "a function", .loc = f->loc, .ty = TY_F32, .callable = true});
   for (int i = 0; i < f->n_encodes; i++) {
     FormatFn *fn = &f->encode[i];
     const Field *d = NULL;
@@ -94,7 +101,7 @@ static void check_encode(Check *c, FormatDecl *f) {
     if (d && d->is_array && !fn->arg) lang_diag(c->x, fn->loc, "field %s has %lld elements: write %s(i) = ..", d->name, (long long)d->count, d->name);
     if (d && !d->is_array && fn->arg) lang_diag(c->x, fn->loc, "field %s is one value: write %s = ..", d->name, d->name);
     if (d && !lang_ty_fits(t, want)) lang_diag(c->x, fn->value->loc, "field %s is %s, got %s; write i32(rint(..))", fn->name, d->elt, lang_ty_text(t));
-    lang_declare(c, (Var){.name = fn->name, .what = d ? "field" : "function", .loc = fn->loc, .ty = want, .callable = fn->arg != NULL});
+    lang_declare(c, (Var){.name = fn->name, .what = d ? "a field" : "a function", .loc = fn->loc, .ty = want, .callable = fn->arg != NULL});
   }
   for (int j = 0; j < f->n_fields; j++) {
     const Var *v = lang_var(c, f->field[j].name);
@@ -106,6 +113,7 @@ static void check_encode(Check *c, FormatDecl *f) {
 
 static void check_format(Check *c, FormatDecl *f) {
   c->n_vars = 0;
+  c->format = f;
   if (lang_is_variable_elt(f->name)) lang_diag(c->x, f->loc, "a format's name may not begin with a capital: that stands for any format");
   check_layout(c, f);
   const FormatFn *value = NULL;
@@ -113,10 +121,11 @@ static void check_format(Check *c, FormatDecl *f) {
     FormatFn *fn = &f->fn[i];
     Ty t = check_format_fn(c, fn);
     if (!strcmp(fn->name, "x")) value = fn;
-    lang_declare(c, (Var){.name = fn->name, .what = "function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL});
+    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL});
   }
   if (!value || !value->arg) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
   check_sizes(c, f->fn, f->n_fns);
+  c->format = NULL;
   if (f->n_encodes) check_encode(c, f);
   for (int i = 0; c->m->format[i] != f; i++)
     if (f->gguf_id >= 0 && c->m->format[i]->gguf_id == f->gguf_id) lang_diag(c->x, f->loc, "gguf %lld is already format %s", (long long)f->gguf_id, c->m->format[i]->name);
@@ -150,13 +159,13 @@ static void check_fn(Check *c, FnDecl *f) {
   name_taken(c, f->name, f->loc);
   for (int i = 0; i < f->n_params; i++) {
     check_fn_type(c, &f->param[i].type, "parameter");
-    lang_declare(c, (Var){.name = f->param[i].name, .what = "parameter", .loc = f->param[i].loc, .ty = fn_type(&f->param[i].type)});
+    lang_declare(c, (Var){.name = f->param[i].name, .what = "a parameter", .loc = f->param[i].loc, .ty = fn_type(&f->param[i].type)});
   }
   check_fn_type(c, &f->result, "result");
   for (int i = 0; i < f->n_lets; i++) {
     Stmt *s = &f->let[i];
     Ty t = lang_check_expr(c, s->rhs);
-    lang_declare(c, (Var){.name = s->name, .what = "statement", .loc = s->loc, .ty = t});
+    lang_declare(c, (Var){.name = s->name, .what = "a statement", .loc = s->loc, .ty = t});
   }
   Ty t = lang_check_expr(c, f->value);
   if (!lang_ty_fits(t, fn_type(&f->result))) lang_diag(c->x, f->value->loc, "%s returns %s, got %s", f->name, f->result.elt, lang_ty_text(t));
@@ -172,10 +181,10 @@ static int calls_size(FnWalk *w, const Expr *e, int depth) {
   for (int k = 0; k < m->n_fns && e->kind == EX_CALL && !lang_builtin(e->name, false); k++) {
     if (strcmp(m->fn[k]->name, e->name)) continue;
     if (w->size[k] == -1) lang_diag(w->c->x, e->loc, "%s calls itself: a fn may not", e->name);
-    else total += fn_size(w, k, depth + 1);
+    else total = add_sizes(total, fn_size(w, k, depth + 1));
   }
-  for (int i = 0; i < e->n_args; i++) total = MIN(total + calls_size(w, e->arg[i], depth), LANG_MAX_INLINE + 1);
-  for (int i = 0; i < e->n_binders; i++) if (e->binder[i].extent) total = MIN(total + calls_size(w, e->binder[i].extent, depth), LANG_MAX_INLINE + 1);
+  for (int i = 0; i < e->n_args; i++) total = add_sizes(total, calls_size(w, e->arg[i], depth));
+  for (int i = 0; i < e->n_binders; i++) if (e->binder[i].extent) total = add_sizes(total, calls_size(w, e->binder[i].extent, depth));
   return total;
 }
 
@@ -188,7 +197,7 @@ static int fn_size(FnWalk *w, int k, int depth) {
   }
   w->size[k] = -1;
   int total = calls_size(w, f->value, depth);
-  for (int i = 0; i < f->n_lets; i++) total = MIN(total + calls_size(w, f->let[i].rhs, depth), LANG_MAX_INLINE + 1);
+  for (int i = 0; i < f->n_lets; i++) total = add_sizes(total, calls_size(w, f->let[i].rhs, depth));
   if (total > LANG_MAX_INLINE) lang_diag(w->c->x, f->loc, "%s is too large with everything it calls: at most %d operations", f->name, LANG_MAX_INLINE);
   return w->size[k] = total > LANG_MAX_INLINE ? 1 : total;
 }
@@ -198,7 +207,7 @@ static void declare_dims(Check *c, const TypeExpr *t) {
   for (int i = 0; i < t->n_dims; i++) {
     const Expr *d = t->dim[i];
     if (d->kind != EX_NAME || lang_var(c, d->name)) continue;
-    lang_declare(c, (Var){.name = d->name, .what = "dimension", .loc = d->loc, .ty = TY_INT});
+    lang_declare(c, (Var){.name = d->name, .what = "a dimension", .loc = d->loc, .ty = TY_INT});
   }
 }
 
@@ -210,7 +219,7 @@ static void check_dims(Check *c, const TypeExpr *t) {
 }
 
 static void declare_param(Check *c, const Param *p, bool is_result) {
-  Var v = {.name = p->name, .what = is_result ? "result" : "parameter", .loc = p->loc, .dim = p->type.dim, .n_dims = p->type.n_dims, .pending = is_result};
+  Var v = {.name = p->name, .what = is_result ? "a result" : "a parameter", .loc = p->loc, .dim = p->type.dim, .n_dims = p->type.n_dims, .pending = is_result};
   v.ty = lang_elt_type(c, &p->type, &v.any_format);
   check_dims(c, &p->type);
   lang_declare(c, v);
@@ -281,15 +290,16 @@ static void check_axes(Check *c, const OpDecl *o, Stmt *s) {
       else lang_check_int(c, b->extent, "a range");
     }
     if (!b->extent) b->extent = lang_int(c, 1, b->loc);
-    lang_declare(c, (Var){.name = b->name, .what = "index", .loc = b->loc, .ty = TY_INT});
+    lang_declare(c, (Var){.name = b->name, .what = "an index", .loc = b->loc, .ty = TY_INT});
   }
   s->axis = axis;
   s->n_axes = n;
+  if (n > LANG_MAX_DIMS) lang_diag(c->x, s->loc, "%s has more than %d indices", s->name, LANG_MAX_DIMS);
 }
 
 /* A statement that is no result is a new tensor: its indices are its axes, one each. */
 static void declare_local(Check *c, Stmt *s, Ty t) {
-  Var v = {.name = s->name, .what = "statement", .loc = s->loc, .ty = t, .n_dims = s->n_index, .axis = s->axis};
+  Var v = {.name = s->name, .what = "a statement", .loc = s->loc, .ty = t, .n_dims = s->n_index, .axis = s->axis};
   v.dim = ARENA_ARRAY(c->x->arena, Expr *, (size_t)s->n_index);
   bool plain = s->n_axes == s->n_index;
   for (int i = 0; i < s->n_index; i++) {
@@ -299,36 +309,52 @@ static void declare_local(Check *c, Stmt *s, Ty t) {
   if (!plain) {
     lang_diag(c->x, s->loc, "%s is no result of the op: each of its indices must be a name of its own, so that its dimensions are known", s->name);
     v.axis = NULL;
+    v.ty = TY_ERR;
   }
   lang_declare(c, v);
 }
 
+static Var *result_var(Check *c, const char *name) {
+  for (int i = 0; i < c->n_vars; i++) if (!strcmp(c->var[i].name, name)) return &c->var[i];
+  return NULL;
+}
+
 static void check_stmt(Check *c, const OpDecl *o, Stmt *s) {
-  int outer = c->n_vars;
   const Param *r = find_result(o, s->name);
+  const Var *old = r ? NULL : lang_var(c, s->name);
   if (r && r->type.n_dims != s->n_index) {
     lang_diag(c->x, s->loc, "%s has %d dimension%s, got %d ind%s", s->name, r->type.n_dims, r->type.n_dims == 1 ? "" : "s", s->n_index, s->n_index == 1 ? "ex" : "ices");
+    result_var(c, s->name)->pending = false;
     return;
   }
+  if (old) {
+    lang_diag(c->x, s->loc, "%s is already %s (line %d)", s->name, old->what, old->loc.line);
+    return;
+  }
+  int outer = c->n_vars;
   check_axes(c, o, s);
   for (int i = 0; i < s->n_index; i++) lang_check_int(c, s->index[i], "an index");
   Ty t = lang_check_expr(c, s->rhs);
   c->n_vars = outer;
   if (t == TY_BOOL) lang_diag(c->x, s->loc, "%s must be a number, got a condition; write (.. ? 1 : 0)", s->name);
-  if (!r) {
-    declare_local(c, s, t == TY_BOOL ? TY_ERR : t);
-    return;
-  }
-  for (int i = 0; i < c->n_vars; i++) {
-    Var *v = &c->var[i];
-    if (strcmp(v->name, s->name)) continue;
-    v->pending = false;
-    if (t != TY_BOOL && !lang_ty_fits(t, v->ty)) lang_diag(c->x, s->rhs->loc, "%s is %s, got %s; write i32(..)", s->name, r->type.elt, lang_ty_text(t));
+  if (t == TY_BOOL) t = TY_ERR;
+  if (r) result_var(c, s->name)->pending = false;
+  if (!r) declare_local(c, s, t);
+  else if (!lang_ty_fits(t, result_var(c, s->name)->ty)) lang_diag(c->x, s->rhs->loc, "%s is %s, got %s; write i32(..)", s->name, r->type.elt, lang_ty_text(t));
+}
+
+/* Defaults: plain numbers of scalar parameters, and nothing without one behind them. */
+static void check_defaults(Check *c, const OpDecl *o) {
+  for (int i = 0; i < o->n_params; i++) {
+    const Param *p = &o->param[i];
+    if (!p->deflt && i && o->param[i - 1].deflt) lang_diag(c->x, p->loc, "%s needs a default too: the parameter before it has one", p->name);
+    if (p->deflt && (p->type.n_dims || (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT))) lang_diag(c->x, p->loc, "the default of %s must be a plain number of a scalar parameter", p->name);
   }
 }
 
 static void check_op(Check *c, OpDecl *o) {
   c->n_vars = 0;
+  check_defaults(c, o);
   name_taken(c, o->name, o->loc);
   for (int i = 0; i < o->n_params; i++) declare_dims(c, &o->param[i].type);
   for (int i = 0; i < o->n_results; i++) declare_dims(c, &o->result[i].type);
@@ -338,7 +364,7 @@ static void check_op(Check *c, OpDecl *o) {
   for (int i = 0; i < o->n_stmts; i++) check_stmt(c, o, &o->stmt[i]);
   for (int i = 0; i < o->n_results; i++) {
     const Var *v = lang_var(c, o->result[i].name);
-    if (v && v->pending && strcmp(v->what, "result") == 0) lang_diag(c->x, o->result[i].loc, "no statement gives the result %s", o->result[i].name);
+    if (v && v->pending && strcmp(v->what, "a result") == 0) lang_diag(c->x, o->result[i].loc, "no statement gives the result %s", o->result[i].name);
   }
 }
 

@@ -12,14 +12,23 @@ const Var *lang_var(const Check *c, const char *name) {
 
 Var *lang_declare(Check *c, Var v) {
   const Var *old = lang_var(c, v.name);
-  if (old && old->loc.line) lang_diag(c->x, v.loc, "%s is already a %s (line %d)", v.name, old->what, old->loc.line);
-  else if (old) lang_diag(c->x, v.loc, "%s is already a %s", v.name, old->what);
+  if (old && old->loc.line) lang_diag(c->x, v.loc, "%s is already %s (line %d)", v.name, old->what, old->loc.line);
+  else if (old) lang_diag(c->x, v.loc, "%s is already %s", v.name, old->what);
   PUSH(c->x->arena, c->var, c->n_vars, c->cap, v);
   return &c->var[c->n_vars - 1];
 }
 
+static bool is_below(const Check *c, const char *name) {
+  for (int i = 0; c->format && i < c->format->n_fns; i++) if (!strcmp(c->format->fn[i].name, name)) return true;
+  return false;
+}
+
 /* Suggests what can stand at this place: with call, what takes arguments in parentheses. */
 void lang_unknown(Check *c, Loc at, const char *name, bool call) {
+  if (is_below(c, name)) {
+    lang_diag(c->x, at, "%s is not declared above: a format's functions see only those above them", name);
+    return;
+  }
   const char **names = NULL;
   int n = 0, cap = 0;
   Arena *a = c->x->arena;
@@ -134,8 +143,9 @@ static bool is_closed(const Check *c, const Expr *e, const Expr *const *bound, i
   return true;
 }
 
-typedef struct Infer { const char *name; Expr *found; const char *from; const Expr *clash; const char *clash_from; bool too_large; } Infer;
+typedef struct Infer { const char *name; Expr *found; const char *from; const Expr *clash, *clash_dim; const char *clash_from; bool too_large; } Infer;
 
+/* A range that is one dimension and another that is another: most likely a mistake. Ranges that are computed are not compared. */
 static void offer(Check *c, Infer *f, Expr *extent, const char *from, const Expr *at) {
   if (lang_uses_name(extent, f->name)) return;
   const Expr *none[1] = {NULL};
@@ -143,8 +153,9 @@ static void offer(Check *c, Infer *f, Expr *extent, const char *from, const Expr
   if (!f->found) {
     f->found = extent;
     f->from = from;
-  } else if (!lang_expr_same(extent, f->found) && !f->clash) {
+  } else if (extent->kind == EX_NAME && f->found->kind == EX_NAME && strcmp(extent->name, f->found->name) && !f->clash) {
     f->clash = at;
+    f->clash_dim = extent;
     f->clash_from = from;
   }
 }
@@ -153,7 +164,7 @@ static void infer_in(Check *c, Infer *f, const Expr *e) {
   const Expr *base = e->kind == EX_INDEX ? e->arg[0] : NULL;
   if (base && base->kind == EX_FIELD) base = base->arg[0];
   const Var *v = base && base->kind == EX_NAME ? lang_var(c, base->name) : e->kind == EX_CALL ? lang_var(c, e->name) : NULL;
-  for (int i = 1; base && v && !v->callable && i < e->n_args; i++) {
+  for (int i = 1; base && v && !v->callable && v->ty != TY_ERR && i < e->n_args; i++) {
     if (e->arg[i]->kind != EX_NAME || strcmp(e->arg[i]->name, f->name) || v->n_dims != e->n_args - 1) continue;
     Expr *extent = v->dim[i - 1];
     if (v->axis) extent = copy_with(c, extent, v->axis, e->arg + 1, v->n_dims);
@@ -173,10 +184,8 @@ Expr *lang_infer(Check *c, const char *name, Loc at, Expr *const *in, int n_in, 
   Infer f = {.name = name};
   for (int i = 0; i < n_in; i++) infer_in(c, &f, in[i]);
   if (f.clash) {
-    Str a = {0};
-    lang_print_expr(f.found, &a);
-    lang_diag(c->x, f.clash->loc, "%s runs over 0 <= %s < %s as an index of %s, but this dimension of %s is another; write: %s", name, name, a.p, f.from, f.clash_from, example);
-    str_free(&a);
+    lang_diag(c->x, f.clash->loc, "%s runs over dimension %s of %s, but this one of %s is %s; if that is meant, write: %s", name, f.found->name, f.from, f.clash_from,
+              f.clash_dim->name, example);
     return NULL;
   }
   if (!f.found) lang_diag(c->x, at, f.too_large ? "the range of %s comes out too long; write: %s" : "cannot infer the range of %s; write: %s", name, example);
@@ -286,36 +295,39 @@ static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
   return b->result == 'f' ? TY_F32 : b->result == 'i' ? TY_INT : joined;
 }
 
-static Ty check_call(Check *c, Expr *e) {
-  const Var *v = lang_var(c, e->name);
-  const LangBuiltin *b = v && v->callable ? NULL : lang_builtin(e->name, c->in_hyper);
-  const FnDecl *f = b || (v && v->callable) || c->in_hyper ? NULL : lang_fn(c->m, e->name);
-  if (b) return check_builtin(c, e, b);
-  for (int i = 0; i < e->n_args; i++) {
-    Ty t = lang_check_expr(c, e->arg[i]);
-    if (!f || i >= f->n_params) {
-      if (v && v->callable && !lang_ty_fits(t, TY_INT)) lang_diag(c->x, e->arg[i]->loc, "an index must be an int, got %s", lang_ty_text(t));
-      continue;
-    }
-    const LangScalar *s = lang_scalar(f->param[i].type.elt);
-    if (s && !lang_ty_fits(t, s->is_float ? TY_F32 : TY_INT))
-      lang_diag(c->x, e->arg[i]->loc, "argument %d of %s is %s, got %s", i + 1, e->name, s->is_float ? "a float" : "an int", lang_ty_text(t));
-  }
-  if (v && v->callable) {
-    if (e->n_args != 1) wrong_count(c, e, 1, 1);
-    return v->ty;
-  }
-  if (f) {
-    if (e->n_args != f->n_params) wrong_count(c, e, f->n_params, f->n_params);
-    const LangScalar *s = lang_scalar(f->result.elt);
-    return !s ? TY_ERR : s->is_float ? TY_F32 : TY_INT;
-  }
+/* A call of what is none: says what it is instead. */
+static Ty no_function(Check *c, const Expr *e, const Var *v) {
   if (v) lang_diag(c->x, e->loc, v->n_dims ? "%s is a tensor: index it with [..]" : "%s is not a function", e->name);
   else if (lang_op(c->m, e->name, 0)) lang_diag(c->x, e->loc, "%s is an op: ops are called in a model's graph", e->name);
   else if (!c->in_hyper && lang_builtin(e->name, true)) lang_diag(c->x, e->loc, "%s is for a model's hyper lines", e->name);
   else if (c->in_hyper && lang_fn(c->m, e->name)) lang_diag(c->x, e->loc, "%s is a fn of kernels: hyper lines have only the built-in functions", e->name);
   else lang_unknown(c, e->loc, e->name, true);
   return TY_ERR;
+}
+
+static Ty check_fn_call(Check *c, Expr *e, const FnDecl *f) {
+  if (e->n_args != f->n_params) wrong_count(c, e, f->n_params, f->n_params);
+  for (int i = 0; i < e->n_args; i++) {
+    Ty t = lang_check_expr(c, e->arg[i]);
+    const LangScalar *s = i < f->n_params ? lang_scalar(f->param[i].type.elt) : NULL;
+    if (s && !lang_ty_fits(t, s->is_float ? TY_F32 : TY_INT))
+      lang_diag(c->x, e->arg[i]->loc, "argument %d of %s is %s, got %s", i + 1, e->name, s->is_float ? "a float" : "an int", lang_ty_text(t));
+  }
+  const LangScalar *s = lang_scalar(f->result.elt);
+  return !s ? TY_ERR : s->is_float ? TY_F32 : TY_INT;
+}
+
+static Ty check_call(Check *c, Expr *e) {
+  const Var *v = lang_var(c, e->name);
+  if (v && v->callable) {
+    for (int i = 0; i < e->n_args; i++) lang_check_int(c, e->arg[i], "an index");
+    if (e->n_args != 1) wrong_count(c, e, 1, 1);
+    return v->ty;
+  }
+  const LangBuiltin *b = lang_builtin(e->name, c->in_hyper);
+  if (b) return check_builtin(c, e, b);
+  const FnDecl *f = c->in_hyper ? NULL : lang_fn(c->m, e->name);
+  return f ? check_fn_call(c, e, f) : no_function(c, e, v);
 }
 
 static Ty check_unary(Check *c, Expr *e) {
@@ -390,7 +402,7 @@ static Ty check_reduce(Check *c, Expr *e) {
     char *example = arena_printf(c->x->arena, "%s(%s < ..: ..)", text, b->name);
     if (b->extent) lang_check_int(c, b->extent, "a range");
     else if (!lang_var(c, b->name)) b->extent = lang_infer(c, b->name, b->loc, e->arg, e->n_args, example);
-    lang_declare(c, (Var){.name = b->name, .what = "index", .loc = b->loc, .ty = TY_INT});
+    lang_declare(c, (Var){.name = b->name, .what = "an index", .loc = b->loc, .ty = TY_INT});
   }
   Ty t = lang_check_expr(c, e->arg[0]);
   c->n_vars = outer;

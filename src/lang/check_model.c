@@ -1,6 +1,6 @@
 /* Models: hyperparameters, tensors, states and the graph. Names exist; every call of an op gets the number, ranks, element types and
-   dimensions it asks for. Dimensions are compared by value: both sides are evaluated with a fixed large number for every name that
-   a file gives, so H*D and D*H are equal and H*D and E are not. */
+   dimensions it asks for. Dimensions are compared by value: both sides are evaluated modulo a prime, with a fixed number for every name
+   that a file gives, so H*D and D*H are equal, E/H*H and E too, and H*D and E are not. */
 #include <string.h>
 #include "lang/priv.h"
 
@@ -14,6 +14,7 @@ typedef struct Graph {
 } Graph;
 typedef struct Bind { const char *name; Expr *dim; } Bind;
 enum { MAX_BINDS = 64 };
+#define PRIME UINT64_C(2147483647)
 
 static const char *kind_text(GKind k) {
   static const char *const text[] = {"parameter of the graph", "tensor", "hyperparameter", "value", "layer"};
@@ -21,12 +22,10 @@ static const char *kind_text(GKind k) {
 }
 
 /* ---- dimensions ---- */
-static uint64_t eval_dim(const ModelDecl *m, const Expr *e, int depth);
-
 static uint64_t eval_opaque(const Expr *e) {
   Str s = {0};
   lang_print_expr(e, &s);
-  uint64_t v = 1009 + hash_bytes(s.p, s.n, 7) % 100000;
+  uint64_t v = 1009 + hash_bytes(s.p, s.n, 7) % (PRIME - 1009);
   str_free(&s);
   return v;
 }
@@ -37,34 +36,33 @@ static bool has_call(const Expr *e) {
   return false;
 }
 
+static uint64_t power(uint64_t a, uint64_t n) {
+  uint64_t r = 1;
+  for (; n; n >>= 1, a = a * a % PRIME) if (n & 1) r = r * a % PRIME;
+  return r;
+}
+
+/* Division is taken to be exact, as it is in files that load: E / H * H is E. */
 static uint64_t eval_binary(ExprOp op, uint64_t a, uint64_t b) {
   switch (op) {
-    case OP_ADD: return a + b;
-    case OP_SUB: return a - b;
-    case OP_MUL: return a * b;
-    case OP_DIV: return b ? a / b : 0;
-    case OP_MOD: return b ? a % b : 0;
-    case OP_LT: return a < b;
-    case OP_GT: return a > b;
-    case OP_LE: return a <= b;
-    case OP_GE: return a >= b;
-    case OP_EQ: return a == b;
-    case OP_NE: return a != b;
-    default: return hash_bytes(&a, sizeof a, b + (uint64_t)op);
+    case OP_ADD: return (a + b) % PRIME;
+    case OP_SUB: return (a + PRIME - b) % PRIME;
+    case OP_MUL: return a * b % PRIME;
+    case OP_DIV: return a * power(b, PRIME - 2) % PRIME;
+    default: return hash_bytes(&a, sizeof a, b * OP_COUNT + (uint64_t)op) % PRIME;
   }
 }
 
 static uint64_t eval_dim(const ModelDecl *m, const Expr *e, int depth) {
   if (depth > 2 * LANG_MAX_DEPTH) return 0;
-  if (e->kind == EX_INT) return (uint64_t)e->ival;
+  if (e->kind == EX_INT) return (uint64_t)e->ival % PRIME;
   if (e->kind == EX_NAME) {
     for (int i = 0; i < m->n_hypers; i++)
       if (!m->hyper[i].axis.name && !strcmp(m->hyper[i].name, e->name) && !has_call(m->hyper[i].value) && !lang_uses_name(m->hyper[i].value, "context"))
         return eval_dim(m, m->hyper[i].value, depth + 1);
   }
   if (e->kind == EX_BINARY) return eval_binary(e->op, eval_dim(m, e->arg[0], depth + 1), eval_dim(m, e->arg[1], depth + 1));
-  if (e->kind == EX_UNARY && e->op == OP_NEG) return 0 - eval_dim(m, e->arg[0], depth + 1);
-  if (e->kind == EX_COND) return eval_dim(m, e->arg[0], depth + 1) ? eval_dim(m, e->arg[1], depth + 1) : eval_dim(m, e->arg[2], depth + 1);
+  if (e->kind == EX_UNARY && e->op == OP_NEG) return PRIME - eval_dim(m, e->arg[0], depth + 1);
   return eval_opaque(e);
 }
 
@@ -83,10 +81,10 @@ static void check_hypers(Check *c, ModelDecl *m) {
   for (int i = 0; i < m->n_hypers; i++) {
     HyperDecl *h = &m->hyper[i];
     int outer = c->n_vars;
-    Var v = {.name = h->name, .what = "hyperparameter", .loc = h->loc};
+    Var v = {.name = h->name, .what = "a hyperparameter", .loc = h->loc};
     if (h->axis.name) {
       lang_check_int(c, h->axis.extent, "a range");
-      lang_declare(c, (Var){.name = h->axis.name, .what = "index", .loc = h->axis.loc, .ty = TY_INT});
+      lang_declare(c, (Var){.name = h->axis.name, .what = "an index", .loc = h->axis.loc, .ty = TY_INT});
       v.dim = ARENA_ARRAY(c->x->arena, Expr *, 1);
       v.dim[0] = h->axis.extent;
       v.n_dims = 1;
@@ -151,7 +149,7 @@ static void check_tensor(Check *c, const ModelDecl *m, const LayerDecl *l, const
   check_source(c, t, l ? l->var : NULL);
   if (t->row) {
     int outer = c->n_vars;
-    lang_declare(c, (Var){.name = t->row_name, .what = "row", .loc = t->loc, .ty = TY_INT});
+    lang_declare(c, (Var){.name = t->row_name, .what = "a row", .loc = t->loc, .ty = TY_INT});
     lang_check_int(c, t->row, "a row");
     c->n_vars = outer;
   }
@@ -163,7 +161,7 @@ static void told_twice(Check *c, Loc at, const char *name, int line) { lang_diag
 static void check_layer(Check *c, const ModelDecl *m, LayerDecl *l) {
   int outer = c->n_vars;
   lang_check_int(c, l->count, "the number of layers");
-  lang_declare(c, (Var){.name = l->var, .what = "layer's number", .loc = l->loc, .ty = TY_INT});
+  lang_declare(c, (Var){.name = l->var, .what = "a layer's number", .loc = l->loc, .ty = TY_INT});
   for (int i = 0; i < l->n_tensors; i++) {
     const TensorDecl *o = find_tensor(l->tensor, i, l->tensor[i].name);
     if (o) told_twice(c, l->tensor[i].loc, o->name, o->loc.line);
@@ -310,10 +308,22 @@ static bool fit_variant(Graph *g, const OpDecl *o, const Expr *call, const GType
   return fits;
 }
 
+/* The call with the parameters' defaults in place of arguments left out at the end. */
+static const Expr *with_defaults(LangCtx *x, const Expr *e, const OpDecl *o) {
+  if (e->n_args >= o->n_params) return e;
+  Expr *full = ARENA_NEW(x->arena, Expr);
+  *full = *e;
+  full->arg = ARENA_ARRAY(x->arena, Expr *, (size_t)o->n_params);
+  if (e->n_args) memcpy(full->arg, e->arg, sizeof *e->arg * (size_t)e->n_args);
+  while (full->n_args < o->n_params && o->param[full->n_args].deflt) full->arg[full->n_args] = o->param[full->n_args].deflt, full->n_args++;
+  return full;
+}
+
 /* A call of an op: its variant's results. NULL and told when it does not fit. */
 static const OpDecl *check_op_call(Graph *g, const Expr *e, GType **out) {
   LangCtx *x = g->c->x;
   const OpDecl *o = lang_op(g->c->m, e->name, 0);
+  if (o) e = with_defaults(x, e, o);
   GType *arg = ARENA_ARRAY(x->arena, GType, (size_t)e->n_args);
   bool fine = true;
   for (int i = 0; i < e->n_args; i++) fine &= check_value(g, e->arg[i], &arg[i]);
@@ -340,6 +350,14 @@ static const OpDecl *check_op_call(Graph *g, const Expr *e, GType **out) {
   return NULL;
 }
 
+/* Every dimension and the element type of a result are known, or the target knows them. */
+static bool is_known(Graph *g, const GType *t, Loc at) {
+  bool known = t->elt || t->is_number;
+  for (int i = 0; i < t->n_dims; i++) known = known && t->dim[i];
+  if (!known) lang_diag(g->c->x, at, "the type of this result comes from what it is assigned to: assign it to a state of a layer");
+  return known;
+}
+
 static bool check_call_value(Graph *g, const Expr *e, GType *out) {
   GType *r;
   const OpDecl *o = check_op_call(g, e, &r);
@@ -349,7 +367,7 @@ static bool check_call_value(Graph *g, const Expr *e, GType *out) {
     return false;
   }
   *out = r[0];
-  return true;
+  return is_known(g, out, e->loc);
 }
 
 static bool check_as(Graph *g, const Expr *e, GType *out) {
@@ -366,9 +384,9 @@ static bool check_as(Graph *g, const Expr *e, GType *out) {
   uint64_t before = 1, after = 1;
   for (int i = 0; i < t.n_dims; i++) {
     if (!t.dim[i]) return true;
-    before *= eval_dim(g->m, t.dim[i], 0);
+    before = before * eval_dim(g->m, t.dim[i], 0) % PRIME;
   }
-  for (int i = 0; i < out->n_dims; i++) after *= eval_dim(g->m, out->dim[i], 0);
+  for (int i = 0; i < out->n_dims; i++) after = after * eval_dim(g->m, out->dim[i], 0) % PRIME;
   if (before == after) return true;
   const char *from = "", *sep = "";
   for (int i = 0; i < t.n_dims; i++, sep = ", ") from = arena_printf(g->c->x->arena, "%s%s%s", from, sep, dim_text(g->c, t.dim[i]));
@@ -400,14 +418,6 @@ static bool check_value(Graph *g, const Expr *e, GType *out) {
       lang_diag(g->c->x, e->loc, "a graph calls ops; numbers are worked out in a hyper line");
       return false;
   }
-}
-
-/* Every dimension and the element type of a result are known, or the target knows them. */
-static bool is_known(Graph *g, const GType *t, Loc at) {
-  bool known = t->elt || t->is_number;
-  for (int i = 0; i < t->n_dims; i++) known = known && t->dim[i];
-  if (!known) lang_diag(g->c->x, at, "the type of this result comes from what it is assigned to: assign it to a state of a layer");
-  return known;
 }
 
 static bool same_type(Graph *g, const GType *want, const GType *got, bool take_elt) {
@@ -458,8 +468,9 @@ static void check_loop(Graph *g, const GraphStmt *s) {
     PUSH(g->c->x->arena, names, n, cap, g->m->layer[i].name);
   }
   if (!l) lang_diag_near(g->c->x, s->loc, s->layer, names, n, "unknown layer %s", s->layer);
+  bool taken = gvar(g, s->var) != NULL;
   gdeclare(g, (GVar){.name = s->var, .kind = G_LAYER, .layer = l, .loc = s->loc});
-  check_graph(g, s->body, s->n_body);
+  if (!taken) check_graph(g, s->body, s->n_body);
   g->n_vars = outer;
 }
 
@@ -514,14 +525,16 @@ static void declare_graph(Graph *g) {
     const Param *p = &m->param[i];
     for (int j = 0; j < p->type.n_dims; j++) {
       const Expr *d = p->type.dim[j];
-      if (d->kind == EX_NAME && !lang_var(c, d->name)) lang_declare(c, (Var){.name = d->name, .what = "dimension", .loc = d->loc, .ty = TY_INT});
+      if (d->kind == EX_NAME && !lang_var(c, d->name)) lang_declare(c, (Var){.name = d->name, .what = "a dimension", .loc = d->loc, .ty = TY_INT});
     }
     check_type(c, &p->type);
     gdeclare(g, (GVar){.name = p->name, .kind = G_PARAM, .type = gtype(&p->type), .loc = p->loc});
   }
 }
 
+/* The graph is looked at only when what it uses is right. */
 void lang_check_model(Check *c, ModelDecl *m) {
+  int n_told = c->x->n_diags;
   c->n_vars = 0;
   c->in_hyper = true;
   if (!m->n_gguf_archs && !m->n_hf_archs) lang_diag(c->x, m->loc, "model %s says no file: write file gguf \"..\" with the architecture's name", m->name);
@@ -531,11 +544,13 @@ void lang_check_model(Check *c, ModelDecl *m) {
     for (int j = 0; j < i; j++) if (!strcmp(m->layer[j].name, m->layer[i].name)) told_twice(c, m->layer[i].loc, m->layer[i].name, m->layer[j].loc.line);
     check_layer(c, m, &m->layer[i]);
   }
-  Graph g = {.c = c, .m = m};
-  declare_graph(&g);
-  check_graph(&g, m->graph, m->n_graph);
-  GType t;
-  if (check_value(&g, m->result, &t)) is_known(&g, &t, m->result->loc);
+  if (c->x->n_diags == n_told) {
+    Graph g = {.c = c, .m = m};
+    GType t;
+    declare_graph(&g);
+    if (c->x->n_diags == n_told) check_graph(&g, m->graph, m->n_graph);
+    if (c->x->n_diags == n_told && check_value(&g, m->result, &t)) is_known(&g, &t, m->result->loc);
+  }
   c->n_vars = 0;
   c->in_hyper = false;
 }

@@ -12,6 +12,8 @@ typedef struct Parser {
   int at;
   int item;            /* where the current statement or declaration began */
   int depth;
+  int n_items;         /* so far in this declaration */
+  int n_told;          /* diagnostics before this declaration */
   bool panic;
 } Parser;
 
@@ -30,18 +32,33 @@ static bool is_word(const Tok *t, const char *w) { return t->kind == TOK_NAME &&
 static bool at_sym(const Parser *p, const char *s) { return !p->panic && is_sym(peek(p), s); }
 static bool at_word(const Parser *p, const char *w) { return !p->panic && is_word(peek(p), w); }
 
+/* Just after the token before this one: where what is missing at the end of a text belongs. */
+static Loc after_last(const Parser *p) {
+  const Tok *t = peek(p) - (p->at > 0);
+  Loc at = loc_of(p, t);
+  for (int i = 0; i < t->n; i++) at.col += ((unsigned char)t->at[i] & 0xc0) != 0x80;
+  return at;
+}
+
 static void fail(Parser *p, const char *expected) {
   if (p->panic) return;
   p->panic = true;
   const Tok *t = peek(p);
-  if (t->kind == TOK_EOF) lang_diag(p->x, here(p), "expected %s, got the end of the text", expected);
-  else lang_diag(p->x, here(p), "expected %s, got %.*s", expected, MIN(t->n, 60), t->at);
+  int n = MIN(t->n, 60);
+  while (n < t->n && n > 0 && ((unsigned char)t->at[n] & 0xc0) == 0x80) n--;
+  if (t->kind == TOK_EOF) lang_diag(p->x, after_last(p), "expected %s, got the end of the text", expected);
+  else lang_diag(p->x, here(p), "expected %s, got %.*s", expected, n, t->at);
 }
 
 static void fail_at(Parser *p, Loc at, const char *what) {
   if (p->panic) return;
   p->panic = true;
   lang_diag(p->x, at, "%s", what);
+}
+
+/* Something is missing from a declaration that is otherwise right. */
+static void fail_missing(Parser *p, Loc at, const char *what) {
+  if (p->n_told == p->x->n_diags) fail_at(p, at, what);
 }
 
 static bool accept(Parser *p, const char *s) {
@@ -89,6 +106,11 @@ static bool enter(Parser *p) {
 }
 static void leave(Parser *p) { p->depth--; }
 
+/* Keeps whoever compares all pairs of a declaration's parts quick. */
+static void count_item(Parser *p) {
+  if (++p->n_items > LANG_MAX_ITEMS) fail_at(p, here(p), "this declaration is too long: at most 20000 statements, parameters and arguments");
+}
+
 /* ---- expressions ---- */
 static Expr *parse_expr(Parser *p);
 static Expr *parse_binary(Parser *p, int min_prec);
@@ -127,7 +149,11 @@ static Expr **parse_list(Parser *p, Expr *first, const char *close, int *n_out) 
   int n = 0, cap = 0;
   if (first) PUSH(p->x->arena, arg, n, cap, first);
   if (first || !at_sym(p, close)) {
-    do PUSH(p->x->arena, arg, n, cap, parse_expr(p)); while (accept(p, ","));
+    do {
+      count_item(p);
+      if (close[0] == ']' && n - (first != NULL) == LANG_MAX_DIMS) fail_at(p, here(p), "at most 16 dimensions");
+      PUSH(p->x->arena, arg, n, cap, parse_expr(p));
+    } while (accept(p, ","));
   }
   if (!accept(p, close)) fail(p, close[0] == ')' ? ", or )" : ", or ]");
   *n_out = n;
@@ -136,6 +162,7 @@ static Expr **parse_list(Parser *p, Expr *first, const char *close, int *n_out) 
 
 static Binder parse_binder(Parser *p) {
   Binder b = {.loc = here(p)};
+  count_item(p);
   b.name = expect_name(p, "the name of an index");
   if (!accept(p, "<")) return b;
   if (enter(p)) b.extent = parse_binary(p, lang_op_prec(OP_BOR));
@@ -309,11 +336,12 @@ static bool block_next(Parser *p) {
   if (p->panic) resync(p);
   p->item = p->at;
   if (accept(p, "}")) return false;
+  count_item(p);
   if (peek(p)->kind == TOK_EOF || (at_decl(p) && peek(p)->col == 1)) {
     fail(p, "} at the end of this block");
     return false;
   }
-  return true;
+  return !p->panic;
 }
 
 /* ---- declarations ---- */
@@ -326,9 +354,11 @@ static TypeExpr parse_type(Parser *p) {
 
 static Param parse_param(Parser *p, const char *what) {
   Param r = {.loc = here(p)};
+  count_item(p);
   r.name = expect_name(p, what);
   expect(p, ":");
   r.type = parse_type(p);
+  if (accept(p, "=")) r.deflt = parse_expr(p);
   return r;
 }
 
@@ -391,7 +421,7 @@ static FormatDecl *parse_format(Parser *p) {
   int cap_fields = 0, cap_fns = 0;
   f->loc = here(p);
   f->name = expect_name(p, "the format's name");
-  f->gguf_id = -1;
+  f->gguf_id = f->block = -1;
   if (accept(p, ":")) {
     if (!accept_word(p, "gguf")) fail(p, "gguf and its number");
     f->gguf_id = expect_int(p, "the format's number in GGUF files");
@@ -466,13 +496,14 @@ static FnDecl *parse_fn(Parser *p) {
     else PUSH(p->x->arena, f->let, f->n_lets, cap, parse_let(p));
     if (p->panic) resync(p);
   }
-  if (!f->value) fail_at(p, f->loc, "this function returns nothing: end it with return and an expression");
+  if (!f->value) fail_missing(p, f->loc, "this function returns nothing: end it with return and an expression");
   return f;
 }
 
 static Stmt parse_stmt(Parser *p) {
   Stmt s = {.loc = here(p)};
   int cap = 0;
+  if (at_sym(p, "=") && p->at) fail_at(p, here(p), "this line goes on with the statement above it: does that end in an operator or an open bracket?");
   s.name = expect_name(p, "a statement");
   if (accept(p, "[")) s.index = parse_list(p, NULL, "]", &s.n_index);
   if (!accept(p, "=")) fail(p, s.index ? "=" : "[ or =");
@@ -597,6 +628,7 @@ static LayerDecl parse_layer(Parser *p) {
 }
 
 static Expr *parse_target(Parser *p) {
+  count_item(p);
   Expr *e = named(p, EX_NAME, here(p), expect_name(p, "a statement"));
   Loc at = here(p);
   if (!accept(p, ".")) return e;
@@ -647,7 +679,7 @@ static void parse_graph(Parser *p, ModelDecl *m, Loc at) {
   m->param = parse_params(p, &m->n_params);
   expect(p, "{");
   m->graph = parse_graph_block(p, &m->result, &m->n_graph);
-  if (!m->result) fail_at(p, at, "this graph returns nothing: end it with return and an expression");
+  if (!m->result) fail_missing(p, at, "this graph returns nothing: end it with return and an expression");
 }
 
 static ModelDecl *parse_model(Parser *p) {
@@ -667,7 +699,7 @@ static ModelDecl *parse_model(Parser *p) {
     else fail(p, "file, hyper, tensor, layer or graph");
     if (p->panic) resync(p);
   }
-  if (!m->result) fail_at(p, m->loc, "this model has no graph");
+  if (!m->result) fail_missing(p, m->loc, "this model has no graph");
   return m;
 }
 
@@ -683,11 +715,18 @@ static void parse_decl(Parser *p, Unit *u) {
 
 void lang_parse(LangCtx *x, const Source *src, Unit *u) {
   Tok *tok;
+  int n_told = x->n_diags;
   lang_lex(x, src, &tok);
+  if (x->n_diags > n_told) return;
   Parser p = {.x = x, .file = src->file, .tok = tok};
-  while (peek(&p)->kind != TOK_EOF && x->n_diags < LANG_MAX_DIAGS) {
+  for (int n = 0; peek(&p)->kind != TOK_EOF && x->n_diags < LANG_MAX_DIAGS; n++) {
+    if (n == LANG_MAX_ITEMS) {
+      lang_diag(x, here(&p), "this text has too many declarations: at most %d", LANG_MAX_ITEMS);
+      break;
+    }
     p.item = p.at;
-    p.depth = 0;
+    p.depth = p.n_items = 0;
+    p.n_told = x->n_diags;
     parse_decl(&p, u);
     if (p.panic) resync_decl(&p);
   }

@@ -1,5 +1,6 @@
 /* Declarations back to text. Loading what is printed gives the same tree: ranges the checker worked out are written out, parentheses
    stand exactly where precedence asks for them, floats keep every bit. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include "lang/priv.h"
@@ -125,6 +126,9 @@ static void print_params(const Param *p, int n, Str *out) {
   for (int i = 0; i < n; i++) {
     str_addf(out, "%s%s: ", i ? ", " : "", p[i].name);
     print_type(&p[i].type, out);
+    if (!p[i].deflt) continue;
+    str_add(out, " = ");
+    print_prec(p[i].deflt, 0, out);
   }
 }
 
@@ -159,8 +163,10 @@ static void print_table(const TableDecl *t, Str *out) {
   str_addf(out, "table %s : %s = [", t->name, t->elt);
   for (int i = 0; i < t->n_values; i++) {
     str_add(out, i == 0 ? "" : i % 16 ? ", " : ",\n  ");
-    if (t->value[i] == (double)(int64_t)t->value[i] && t->value[i] > -1e15 && t->value[i] < 1e15) str_addf(out, "%lld", (long long)t->value[i]);
-    else print_float(t->value[i], out);
+    double v = t->value[i];
+    bool whole = v > -1e15 && v < 1e15 && v == (double)(int64_t)v && !(v == 0 && signbit(v));
+    if (whole) str_addf(out, "%lld", (long long)v);
+    else print_float(v, out);
   }
   str_add(out, "]\n");
 }

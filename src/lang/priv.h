@@ -6,7 +6,9 @@
 enum {
   LANG_MAX_DIAGS = 20,             /* told in one run; the rest are only counted */
   LANG_MAX_DEPTH = 200,            /* height of an expression's tree, blocks in blocks, fn calling fn */
-  LANG_MAX_TEXT_BYTES = 8 << 20,   /* one source */
+  LANG_MAX_TEXT_BYTES = 1 << 20,   /* one source */
+  LANG_MAX_ITEMS = 20000,          /* statements, parameters, arguments of one declaration; declarations of one source */
+  LANG_MAX_DIMS = 16,
   LANG_MAX_INLINE = 100000,        /* expressions in a fn with everything it calls */
   LANG_MAX_EXTENT = 500            /* expressions in a range the checker works out */
 };
@@ -70,7 +72,7 @@ bool lang_expr_same(const Expr *a, const Expr *b);
 /* check.c, check_expr.c, check_model.c */
 typedef enum Ty { TY_ERR, TY_INT, TY_F32, TY_BOOL, TY_ANY } Ty;  /* ERR: told already. ANY: a number of a file, int or float */
 typedef struct Var {
-  const char *name, *what;         /* what: "parameter", "index" .., for messages */
+  const char *name, *what;         /* what: "a parameter", "an index" .., for messages */
   Loc loc;
   Ty ty;
   Expr **dim; int n_dims;          /* 0: a scalar */
@@ -84,7 +86,8 @@ typedef struct Check {
   Module *m;
   Var *var; int n_vars, cap;       /* innermost last */
   bool in_hyper;                   /* key, dim .. may be called; ints have 64 bits */
-  int64_t block;                   /* in a format: elements of a block, the range of a callable's index; else 0 */
+  const FormatDecl *format;        /* whose functions are being checked; else NULL */
+  int64_t block;                   /* in encode: elements of a block, the range of a callable's index; else 0 */
 } Check;
 void lang_check(LangCtx *x, Module *m);
 void lang_check_model(Check *c, ModelDecl *m);

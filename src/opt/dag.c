@@ -63,6 +63,21 @@ static Dx intern(Dag *d, DxNode n) {
   return d->n - 1;
 }
 
+void dag_walk_begin(Dag *d) {
+  if (d->n_seen < d->n) {
+    d->n_seen = d->n * 2;
+    d->seen = ARENA_ARRAY(d->arena, uint32_t, d->n_seen);
+    d->seen_now = 0;
+  }
+  d->seen_now++;
+}
+
+bool dag_walk_first(Dag *d, Dx x) {
+  if (x < d->n_seen && d->seen[x] == d->seen_now) return false;
+  if (x < d->n_seen) d->seen[x] = d->seen_now;
+  return true;
+}
+
 Dx dx_int(Dag *d, int64_t v) { return intern(d, (DxNode){.kind = DX_INT, .type = DT_INT, .ival = v}); }
 Dx dx_flt(Dag *d, float v) { return intern(d, (DxNode){.kind = DX_FLT, .type = DT_F32, .fval = v}); }
 Dx dx_axis(Dag *d, int axis) { return intern(d, (DxNode){.kind = DX_AXIS, .type = DT_INT, .ival = axis}); }
@@ -210,8 +225,8 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
       if (a.hi > 1 << 24 || b.hi > 1 << 24 || a.lo < -(1 << 24) || b.lo < -(1 << 24)) return RANGE_ANY;
       p[0] = a.lo * b.lo, p[1] = a.lo * b.hi, p[2] = a.hi * b.lo, p[3] = a.hi * b.hi;
       return (DxRange){MIN(MIN(p[0], p[1]), MIN(p[2], p[3])), MAX(MAX(p[0], p[1]), MAX(p[2], p[3]))};
-    case DXO_DIV: return nonneg && b.lo > 0 ? (DxRange){a.lo / b.hi, a.hi / b.lo} : RANGE_ANY;
-    case DXO_MOD: return nonneg && b.lo > 0 ? (DxRange){0, MIN(a.hi, b.hi - 1)} : RANGE_ANY;
+    case DXO_DIV: return b.lo > 0 ? (DxRange){MAX(a.lo, 0) / b.hi, MAX(a.hi, 0) / b.lo} : RANGE_ANY; /* by definition not negative */
+    case DXO_MOD: return b.lo > 0 ? (DxRange){0, MIN(MAX(a.hi, 0), b.hi - 1)} : RANGE_ANY;
     case DXO_AND: return b.lo >= 0 ? (DxRange){0, nonneg ? MIN(a.hi, b.hi) : b.hi} : a.lo >= 0 ? (DxRange){0, a.hi} : RANGE_ANY;
     case DXO_OR: case DXO_XOR: return nonneg ? (DxRange){0, ones_above(MAX(a.hi, b.hi))} : RANGE_ANY;
     case DXO_SHL: return a.lo >= 0 && b.lo >= 0 && b.hi < 24 && a.hi < 1 << 24 ? (DxRange){a.lo << b.lo, a.hi << b.hi} : RANGE_ANY;
@@ -233,6 +248,7 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
     case DX_INT: return (DxRange){n->ival, n->ival};
     case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
     case DX_SYM: return (DxRange){0, RANGE_ANY.hi};
+    case DX_LOAD: return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
     case DX_FIELD:
       switch (n->op) {
         case IR_M_u8: return (DxRange){0, 255};

@@ -156,18 +156,25 @@ static bool is_local(const Emit *e, int buf) { return e->p->buf[buf].local == e-
 
 IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg[arg_slot(e, buf_root(e, buf))]; }
 
-Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
+/* Elements between neighbours along each dimension; 0 for those a local buffer does not keep. The outermost kept one is padded to 16. */
+static void buf_strides(const Emit *e, int buf, int64_t *stride) {
   const TpBuf *b = &e->p->buf[buf];
   int first = is_local(e, buf) ? e->r->n_par : 0;
-  int64_t stride = 1;
-  Lin l = lin_const(0);
-  for (int i = n_index - 1; i >= first; i--) {
-    if (i == first && i < n_index - 1) stride = ROUND_UP(stride, 16);
-    l = lin_add(e, l, lin_scale(lin_of(e, index[i]), stride));
-    int64_t d = 0;
-    if (i > first) CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
-    stride *= i > first ? d : 1;
+  int64_t s = 1, d = 0;
+  for (int i = b->n_dims - 1; i >= 0; i--) {
+    if (i == first && i < b->n_dims - 1) s = ROUND_UP(s, 16);
+    stride[i] = i < first ? 0 : s;
+    if (i <= first) continue;
+    CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
+    s *= d;
   }
+}
+
+Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
+  int64_t stride[IR_MAX_DIMS];
+  Lin l = lin_const(0);
+  buf_strides(e, buf, stride);
+  for (int i = n_index - 1; i >= 0; i--) if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, index[i]), stride[i]));
   return l;
 }
 
@@ -301,7 +308,7 @@ static Vals emit_load(Emit *e, Dx x) {
     e->row = k;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
-    if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "a load is not contiguous over the lanes"));
+    if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
     l.k += off;
     l.lane = 0;
     IrRef v = emit_load_at(e, buf_mem(e, buf), r.vec && contiguous ? e->lanes : 1, buf_base(e, buf), l);
@@ -567,22 +574,16 @@ static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
 }
 
 static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
-  const TpBuf *b = &e->p->buf[n->ival];
+  int64_t stride[IR_MAX_DIMS], c = 0;
   bool ok = true;
-  int64_t stride = 1, c = 0;
-  for (int i = n->n_args - 1; i >= 0; i--) {
-    int64_t k = lane_coef(e->d, n->arg[i], axis, lanes, &ok), dim;
-    if (k && i == 0 && n->n_args > 1) return false;
-    c += k * stride;
-    if (!dx_is_int(e->d, b->dim[i], &dim)) dim = 0;
-    stride *= dim;
-  }
+  buf_strides(e, (int)n->ival, stride);
+  for (int i = n->n_args - 1; i >= 0; i--) c += lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
   return ok && (c == 0 || c == 1);
 }
 
-bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   const DxNode *n = &e->d->node[x];
-  if (!(n->axes >> axis & 1)) return true;
+  if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return true;
   if (e->s.naive) return false;
   if (n->kind == DX_AXIS) return true;
   if (n->kind == DX_LOAD) return load_fits(e, n, axis, lanes);
@@ -595,6 +596,11 @@ bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   if (n->kind == DX_RED && (n->op != RED_CHAIN && n->op != RED_ISUM)) return false;
   if (n->kind == DX_RED && e->d->node[n->arg[0]].axes >> axis & 1) return false;
   if (n->kind == DX_OP && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false;
-  for (int i = 0; i < n->n_args; i++) if (!emit_lanes_fit(e, n->arg[i], axis, lanes)) return false;
+  for (int i = 0; i < n->n_args; i++) if (!lanes_fit(e, n->arg[i], axis, lanes)) return false;
   return true;
+}
+
+bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+  dag_walk_begin(e->d);
+  return lanes_fit(e, x, axis, lanes);
 }

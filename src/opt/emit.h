@@ -1,6 +1,6 @@
 /* Private to opt: the state of turning expressions into IR (emit.c) inside the loops of a region (lower.c). */
-#ifndef LUMEN_OPT_EMIT_H
-#define LUMEN_OPT_EMIT_H
+#ifndef LUMEN_TP_EMIT_H
+#define LUMEN_TP_EMIT_H
 #include "opt/opt.h"
 
 enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16 };

@@ -285,7 +285,12 @@ static Err *dim_mismatch(const Scope *s, const char *param, int i, Dx got, Dx wa
 }
 
 static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
-  if (n_args != op->n_params) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d", op->name, n_args, op->n_params);
+  TpArg more[16];
+  for (int i = n_args; i < op->n_params && op->param[i].deflt; i++, n_args++) {
+    if (arg != more) memcpy(more, arg, sizeof *arg * (size_t)MIN(n_args, 16)), arg = more;
+    if (i < 16) more[i] = op->param[i].deflt->kind == EX_INT ? (TpArg){.kind = TA_INT, .ival = op->param[i].deflt->ival} : (TpArg){.kind = TA_FLT, .fval = op->param[i].deflt->fval};
+  }
+  if (n_args != op->n_params || n_args > 16) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d (at most 16)", op->name, n_args, op->n_params);
   for (int i = 0; i < n_args; i++) {
     const Param *pa = &op->param[i];
     bool tensor = pa->type.n_dims > 0;
@@ -387,6 +392,9 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   if (buf < 0) {
     TRY(temp_for(s, st, &t, axis_max, &buf));
     bind(s, (Binding){st->name, BIND_BUF, 0, buf});
+    while (p->dag->n_load_max <= buf) PUSH(p->arena, p->dag->load_max, p->dag->n_load_max, p->dag->cap_load_max, 0);
+    DxRange r = dx_range(p->dag, t.rhs, axis_max);
+    if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_max[buf] = r.hi;
   }
   IrMem m = p->buf[buf].mem;
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);

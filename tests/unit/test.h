@@ -3,6 +3,11 @@
 #ifndef LUMEN_TEST_H
 #define LUMEN_TEST_H
 #pragma GCC system_header /* EXPECT without a message is fine, whatever -Wpedantic thinks of empty variadic arguments */
+#ifdef __clang__
+#pragma clang diagnostic ignored "-Wpragmas"
+#pragma clang diagnostic ignored "-Wunknown-warning-option"
+#pragma clang diagnostic ignored "-Wvariadic-macro-arguments-omitted"
+#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

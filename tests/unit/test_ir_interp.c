@@ -42,7 +42,7 @@ static int read_values(const char *line, const char *end, IrMem *mem, uint8_t *o
 }
 
 static const struct { const char *name; void (*run)(IrFn *fn); } passes[] = {
-    {"as written", NULL}};
+    {"as written", NULL}, {"fold", ir_pass_fold}, {"cse", ir_pass_cse}, {"licm", ir_pass_licm}, {"dce", ir_pass_dce}};
 
 static void run_case(const char *body, IrMem mem, int n, const uint8_t *in, const uint8_t *want) {
   IrMem as = mem == IR_M_u16 ? IR_M_f16 : mem; /* halves are compared as bits, stored as f16 */

@@ -1,0 +1,98 @@
+/* `lumen logits MODEL --ids FILE --out FILE`: the logits of every position of a text given as ids, as raw little-endian f32
+   [tokens][vocabulary], row by row without padding. What programs compare engines with. The file is complete or it is not there. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "cmd/cmd.h"
+#include "cmd/model_opts.h"
+
+#define LOGITS_ROWS(X, T)                                                                                     \
+  X(T, ids, 'i', STR, "FILE", NULL, 0, 0, "token ids as text, separated by blanks, commas or brackets; - is standard input") \
+  X(T, out, 'o', STR, "FILE", NULL, 0, 0, "where the logits go; - is standard output")                        \
+  MODEL_OPT_ROWS(X, T)
+OPT_DEFINE(LogitsOpts, LOGITS_ROWS)
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are written as they lie in memory");
+enum { MAX_IDS_BYTES = 256 << 20 };
+
+/* Whole numbers between separators; anything else is an error that says where. */
+static Err *ids_parse(const char *text, size_t n, const char *path, TextIds *out) {
+  for (size_t i = 0; i < n;) {
+    if (text[i] && strchr(" \t\r\n,[]", text[i])) {
+      i++;
+      continue;
+    }
+    size_t start = i;
+    int64_t id = 0;
+    while (i < n && text[i] >= '0' && text[i] <= '9' && id <= INT32_MAX) id = id * 10 + (text[i++] - '0');
+    if (i == start) return err_new(ERR_FORMAT, "%s: byte %zu is 0x%02x, expected token ids in digits", path, i, (unsigned char)text[i]);
+    if (id > INT32_MAX) return err_new(ERR_FORMAT, "%s: a number at byte %zu is above %d", path, start, INT32_MAX);
+    text_ids_add(out, (int32_t)id);
+  }
+  return out->n ? NULL : err_new(ERR_FORMAT, "%s: no token ids in it", path);
+}
+
+static Err *ids_read(const char *path, TextIds *out) {
+  Str s = {0};
+  bool in = !strcmp(path, "-");
+  Err *e = in ? err_wrap(os_read_all(stdin, MAX_IDS_BYTES, &s), "standard input") : os_read_file(path, MAX_IDS_BYTES, &s);
+  if (!e) e = ids_parse(s.n ? s.p : "", s.n, in ? "standard input" : path, out);
+  str_free(&s);
+  return e;
+}
+
+/* Row after row, as the steps make them. */
+static Err *logits_write(Model *m, Seq *seq, const TextIds *ids, FILE *f, const char *path) {
+  size_t n_vocab = (size_t)model_n_vocab(m);
+  for (size_t at = 0; at < ids->n;) {
+    int n = (int)MIN(ids->n - at, (size_t)model_chunk(m));
+    const float *logits;
+    int64_t stride;
+    TRY(model_step(m, &(StepPart){seq, ids->p + at, n, 2}, 1, &logits, &stride));
+    for (int i = 0; i < n; i++)
+      if (fwrite(logits + i * stride, sizeof *logits, n_vocab, f) != n_vocab) return err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    at += (size_t)n;
+  }
+  return NULL;
+}
+
+static Err *logits_to(Model *m, const TextIds *ids, const char *path) {
+  Seq *seq;
+  bool to_stdout = !strcmp(path, "-");
+  TRY(seq_new(m, &seq));
+  FILE *f = to_stdout ? stdout : fopen(path, "wb");
+  Err *e = f ? logits_write(m, seq, ids, f, path) : err_new(ERR_IO, "%s: cannot be opened for writing: %s", path, strerror(errno));
+  if (f && !to_stdout && fclose(f) && !e) e = err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+  if (f && !to_stdout && e) unlink(path);
+  seq_free(seq);
+  return e;
+}
+
+static Err *logits(Arena *a, const LogitsOpts *o, const char *name) {
+  TextIds ids = {0};
+  Model *m = NULL;
+  ModelOptions options = MODEL_OPTIONS(o);
+  Err *e = ids_read(o->ids, &ids);
+  if (!e) e = cmd_model_open(a, name, &options, &m);
+  if (!e) e = logits_to(m, &ids, o->out);
+  model_close(m);
+  text_ids_free(&ids);
+  return e;
+}
+
+int cmd_logits(int argc, char **argv) {
+  Arena *a = arena_new("logits");
+  LogitsOpts o;
+  OptRest rest;
+  int code = CMD_OK;
+  if (cmd_options(a, LogitsOpts_rows, COUNT_OF(LogitsOpts_rows), argc, argv, &o, &rest, &code)) {
+    if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    else if (!o.ids || !o.out) code = cmd_misused(argv[0], "--%s is missing", o.ids ? "out" : "ids");
+    else {
+      Err *e = logits(a, &o, rest.arg[0]);
+      if (e) code = cmd_fail(argv[0], e);
+    }
+  }
+  arena_free(a);
+  return code;
+}

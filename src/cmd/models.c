@@ -1,0 +1,22 @@
+/* How a command that runs a model opens it. In: MODEL as the user names it. Out: an open model. A model of the registry that is not here is
+   fetched first: "the first answer" needs one command. */
+#include "cmd/cmd.h"
+
+Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
+  FileModel known;
+  Err *e = file_model_path(a, model, path);
+  if (!e || err_kind(e) != ERR_NOT_FOUND) return e;
+  Err *unknown = file_model_find(a, model, &known);
+  if (unknown) {
+    err_free(unknown);
+    return e;
+  }
+  err_free(e);
+  return cmd_model_fetch(a, model, false, path);
+}
+
+Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out) {
+  const char *path;
+  TRY(cmd_model_locate(a, model, &path));
+  return model_open(path, options, out);
+}

@@ -1,0 +1,107 @@
+/* `lumen show [--json] [--all] MODEL`: the metadata and tensors of a model's files, read as the engine reads them. Touches no tensor bytes.
+   What a block of each type holds comes from the format texts, so a type they do not describe shows as its number. */
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include "cmd/cmd.h"
+#include "file/file.h"
+#include "lang/lang.h"
+
+#define SHOW_ROWS(X, T)                                                                     \
+  X(T, all, 'a', FLAG, "", NULL, 0, 0, "arrays in full")                                    \
+  X(T, json, 'j', FLAG, "", NULL, 0, 0, "print JSON")                                       \
+  X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that override the built-in ones")
+OPT_DEFINE(ShowOpts, SHOW_ROWS)
+enum { ARRAY_SHOWN = 6 };
+
+static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
+  const Module *m = ctx;
+  const FormatDecl *f = dtype ? NULL : lang_format_gguf(m, gguf_id);
+  for (int i = 0; dtype && i < m->n_formats; i++) if (!strcasecmp(m->format[i]->name, dtype)) f = m->format[i];
+  if (f) *out = (FileFormat){f->name, f->block, f->n_bytes};
+  return f != NULL;
+}
+
+static void print_text(const Weights *w, size_t n_shown) {
+  uint64_t total = 0, elems = 0;
+  Str s = {0};
+  printf("%s, %d metadata entries, %d tensors, %d file%s\n\n", w->container, w->n_kvs, w->n_tensors, w->n_files, w->n_files == 1 ? "" : "s");
+  for (int i = 0; i < w->n_kvs; i++) {
+    str_clear(&s);
+    file_kv_print(&w->kv[i], n_shown, &s);
+    printf("%s = %s", w->kv[i].key, s.p);
+    if (w->kv[i].is_array && w->kv[i].n > n_shown) printf(" (%zu)", w->kv[i].n);
+    putchar('\n');
+  }
+  putchar('\n');
+  for (int i = 0; i < w->n_tensors; i++) {
+    const FileTensor *t = &w->tensor[i];
+    str_clear(&s);
+    file_tensor_shape(t, &s);
+    printf("%-40s %-8s %-20s %zu\n", t->name, t->format ? t->format : t->type, s.p, t->n_bytes);
+    total += t->n_bytes;
+    elems += (uint64_t)t->n_elems;
+  }
+  printf("\n%llu parameters in %.1f MB\n", (unsigned long long)elems, (double)total * 1e-6);
+  str_free(&s);
+}
+
+/* Metadata values are JSON text already, so the object is written piece by piece. */
+static void print_json(const Weights *w, size_t n_shown) {
+  Str s = {0};
+  str_add(&s, "{\n  \"container\": ");
+  file_quote(w->container, strlen(w->container), &s);
+  str_add(&s, ",\n  \"metadata\": {");
+  for (int i = 0; i < w->n_kvs; i++) {
+    str_add(&s, i ? ",\n    " : "\n    ");
+    file_quote(w->kv[i].key, strlen(w->kv[i].key), &s);
+    str_add(&s, ": ");
+    file_kv_print(&w->kv[i], n_shown, &s);
+  }
+  str_add(&s, "\n  },\n  \"tensors\": [");
+  for (int i = 0; i < w->n_tensors; i++) {
+    const FileTensor *t = &w->tensor[i];
+    str_add(&s, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
+    file_quote(t->name, strlen(t->name), &s);
+    str_add(&s, ", \"type\": ");
+    file_quote(t->type, strlen(t->type), &s);
+    str_add(&s, ", \"format\": ");
+    if (t->format) file_quote(t->format, strlen(t->format), &s);
+    else str_add(&s, "null");
+    str_add(&s, ", \"shape\": ");
+    file_tensor_shape(t, &s);
+    str_addf(&s, ", \"bytes\": %zu}", t->n_bytes);
+  }
+  str_add(&s, "\n  ]\n}\n");
+  fputs(s.p, stdout);
+  str_free(&s);
+}
+
+static Err *show(Arena *a, const ShowOpts *o, const char *model) {
+  const char *path;
+  Module *m;
+  Weights *w;
+  TRY(file_model_path(a, model, &path));
+  TRY(lang_std_load(a, o->std, &m));
+  TRY(file_weights_open(a, path, find_format, m, &w));
+  if (o->json) print_json(w, o->all ? SIZE_MAX : ARRAY_SHOWN);
+  else print_text(w, o->all ? SIZE_MAX : ARRAY_SHOWN);
+  file_weights_close(w);
+  return NULL;
+}
+
+int cmd_show(int argc, char **argv) {
+  Arena *a = arena_new("show");
+  ShowOpts o;
+  OptRest rest;
+  int code = CMD_OK;
+  if (cmd_options(a, ShowOpts_rows, COUNT_OF(ShowOpts_rows), argc, argv, &o, &rest, &code)) {
+    if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    else {
+      Err *e = show(a, &o, rest.arg[0]);
+      if (e) code = cmd_fail(argv[0], e);
+    }
+  }
+  arena_free(a);
+  return code;
+}

@@ -1,0 +1,120 @@
+/* Builds kernels and keeps them by key: (structure of the region, formats, shapes, schedule). In: plans. Out: entry points that stay valid as
+   long as the set. One thread at a time. */
+#include <stdlib.h>
+#include <string.h>
+#include "kern/kern.h"
+
+typedef struct KernKey { uint64_t key; Kern kern; } KernKey;
+struct Kerns {
+  Arena *arena;
+  const Target *target;
+  DevCode *code;
+  KernKey **built; int n_built, cap_built;
+  int64_t compile_ns;
+  size_t code_bytes;
+};
+
+KernShape kern_shape(int64_t n_rows) { return n_rows == 1 ? KERN_ONE : n_rows <= 12 ? KERN_FEW : KERN_MANY; }
+
+Err *kern_set_new(const Target *t, bool perf_map, Kerns **out) {
+  GenCpu cpu = gen_cpu_get();
+  if (!t) t = gen_target_host(cpu);
+  if (!t) return err_new(ERR_UNSUPPORTED, "this processor has no SSE4.1, which every target needs");
+  if (!gen_target_runs(t, cpu)) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
+  Kerns *k = calloc(1, sizeof *k);
+  CHECK(k);
+  *k = (Kerns){.arena = arena_new("model"), .target = t, .code = dev_code_new(perf_map)};
+  *out = k;
+  return NULL;
+}
+
+void kern_set_free(Kerns *k) {
+  if (!k) return;
+  dev_code_free(k->code);
+  arena_free(k->arena);
+  free(k);
+}
+
+const Target *kern_target(const Kerns *k) { return k->target; }
+int kern_n_built(const Kerns *k) { return k->n_built; }
+int64_t kern_compile_ns(const Kerns *k) { return k->compile_ns; }
+size_t kern_code_bytes(const Kerns *k) { return k->code_bytes; }
+
+static const Kern *find(const Kerns *k, uint64_t key) {
+  for (int i = 0; i < k->n_built; i++) if (k->built[i]->key == key) return &k->built[i]->kern;
+  return NULL;
+}
+
+static void trace_code(const GenCode *c, const char *name) {
+  if (trace_on(TRACE_asm, name) && c->text) trace_text(TRACE_asm, name, c->text);
+  if (!trace_on(TRACE_bin, name)) return;
+  Str s = {0};
+  for (size_t i = 0; i < c->n_bytes; i++) str_addf(&s, i % 32 == 31 ? "%02x\n" : "%02x ", c->code[i]);
+  trace_text(TRACE_bin, name, s.p ? s.p : "");
+  str_free(&s);
+}
+
+static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch_bytes, Sched sched, int64_t t0, const Kern **out) {
+  GenCode code = {0};
+  Str mach = {0};
+  GenOptions opt = {.want_text = trace_on(TRACE_asm, fn->name), .mach = trace_on(TRACE_mach, fn->name) ? &mach : NULL};
+  if (trace_on(TRACE_ir, fn->name)) {
+    Str s = {0};
+    ir_fn_print(fn, &s);
+    trace_text(TRACE_ir, fn->name, s.p);
+    str_free(&s);
+  }
+  TRY(err_wrap(ir_fn_verify(fn), "kernel %s", fn->name));
+  TRY(opt_pipeline(fn));
+  TRY(err_wrap(gen_compile(tmp, fn, k->target, &opt, &code), "kernel %s", fn->name));
+  if (mach.p) trace_text(TRACE_mach, fn->name, mach.p);
+  str_free(&mach);
+  trace_code(&code, fn->name);
+  KernKey *kk = ARENA_NEW(k->arena, KernKey);
+  const void *entry;
+  TRY(dev_code_add(k->code, fn->name, code.code, code.n_bytes, &entry));
+  kk->key = key;
+  kk->kern = (Kern){.name = arena_dup(k->arena, fn->name), .scratch_bytes = scratch_bytes, .code_bytes = code.n_bytes, .sched = sched, .compile_ns = os_now_ns() - t0};
+  memcpy(&kk->kern.entry, &entry, sizeof entry);
+  PUSH(k->arena, k->built, k->n_built, k->cap_built, kk);
+  k->compile_ns += kk->kern.compile_ns;
+  k->code_bytes += code.n_bytes;
+  trace_printf(TRACE_kern, "%s: %zu bytes, %d instructions, %d spills (%d in inner loops), %.2f ms", fn->name, code.n_bytes, code.n_ins, code.n_spills, code.n_loop_spills, (double)kk->kern.compile_ns * 1e-6);
+  *out = &kk->kern;
+  return NULL;
+}
+
+static uint64_t sched_key(const Sched *s, uint64_t h) {
+  int v[8] = {s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  return hash_bytes(v, sizeof v, h);
+}
+
+Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const Kern **out) {
+  Sched s = kern_sched(k->target, p, region, shape);
+  uint64_t key = sched_key(&s, p->region[region].key);
+  if ((*out = find(k, key))) return NULL;
+  int64_t t0 = os_now_ns(), scratch_bytes;
+  Arena *tmp = arena_new("compile");
+  IrFn *fn;
+  Err *e = lower_region(tmp, p, region, &s, p->region[region].name, &fn, &scratch_bytes);
+  if (!e) e = finish(k, tmp, fn, key, scratch_bytes, s, t0, out);
+  arena_free(tmp);
+  return e;
+}
+
+static Err *format_kernel(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) {
+  char name[100];
+  snprintf(name, sizeof name, K ? "pack.%s.%lld" : "decode.%s", f->decl->name, (long long)K);
+  uint64_t key = hash_bytes(name, strlen(name), 77);
+  if ((*out = find(k, key))) return NULL;
+  int64_t t0 = os_now_ns();
+  Arena *tmp = arena_new("compile");
+  IrFn *fn;
+  Err *e = K ? lower_pack(tmp, f, K, name, &fn) : lower_decode(tmp, f, name, &fn);
+  if (!e) e = finish(k, tmp, fn, key, 256, (Sched){0}, t0, out);
+  arena_free(tmp);
+  return e;
+}
+
+Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return format_kernel(k, f, K, out); }
+Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return format_kernel(k, f, 0, out); }

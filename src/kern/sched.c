@@ -1,0 +1,43 @@
+/* Which schedule a region gets. A register tile of T rows needs, for every contraction, T float accumulators, and T integer ones more where
+   the product is of integers; results of earlier contractions of the region stay in registers too. The largest tile that leaves a few
+   registers for operands wins. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
+#include "kern/kern.h"
+
+typedef struct Need { int products; bool integer, coded; } Need;
+
+static void look(const TpPlan *p, Dx x, Need *n) {
+  const DxNode *d = &p->tp->dag->node[x];
+  if (!dag_walk_first(p->tp->dag, x)) return;
+  if (d->kind == DX_WGT) {
+    n->integer |= d->op == WA_CODE;
+    n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
+  }
+  for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
+}
+
+Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape shape) {
+  const TpRegion *r = &p->region[region];
+  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
+  if (!r->contraction || shape == KERN_ONE) return s;
+  Need n = {0};
+  for (int i = 0; i < r->n_stmts; i++) {
+    Need one = {0};
+    dag_walk_begin(p->tp->dag);
+    look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
+    n.products += one.integer || one.coded;
+    n.integer |= one.integer;
+    n.coded |= one.coded;
+  }
+  n.products = n.products ? n.products : 1;
+  int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
+  int per_row = n.products + (n.integer ? 1 : 0), most = (t->n_vec_regs - spare) / per_row;
+  int T = most >= 24 ? 24 : most >= 16 ? 16 : most >= 12 ? 12 : most >= 8 ? 8 : most >= 6 ? 6 : most >= 4 ? 4 : most >= 2 ? most : 1;
+  if (shape == KERN_FEW) T = T > 4 ? 4 : T;
+  s.n_tiles = 0;
+  s.tile[s.n_tiles++] = T;
+  if (T > 4) s.tile[s.n_tiles++] = 4;
+  if (T > 1) s.tile[s.n_tiles++] = 1;
+  s.stage = shape == KERN_MANY && n.coded;
+  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d products; %d registers allow %d rows a tile; chosen %d%s", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.products, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "");
+  return s;
+}

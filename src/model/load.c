@@ -1,0 +1,205 @@
+/* Tensors: found in the file by the declaration's names, checked against its dimensions, decoded to f32 where the declaration says so,
+   packed into tiles of 16 rows where a plan reads them so. In: declaration and file. Out: ModelTensor with its bytes. */
+#include <string.h>
+#include "model/priv.h"
+
+static const char *source_name(Model *m, const char *pattern, int layer) {
+  const char *l = strstr(pattern, "{l}");
+  return l ? arena_printf(m->arena, "%.*s%d%s", (int)(l - pattern), pattern, layer, l + 3) : pattern;
+}
+
+static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
+  const FileTensor *f = t->file;
+  if (d->type.n_dims > 4) return err_new(ERR_LIMIT, "tensor %s: more than 4 dimensions", d->name);
+  t->n_dims = d->type.n_dims;
+  for (int i = 0; i < t->n_dims; i++) {
+    Num n;
+    TRY(err_wrap(hyper_eval(&m->env, d->type.dim[i], &n), "tensor %s", d->name));
+    if (!n.is_int || n.i < 1) return err_new(ERR_SHAPE, "tensor %s: dimension %d is %g by the model's numbers, expected a positive whole number", d->name, i, num_float(n));
+    t->dim[i] = n.i;
+  }
+  if (!f) return NULL;
+  bool ok = f->n_dims == t->n_dims;
+  for (int i = 0; ok && i < t->n_dims; i++) ok = f->dim[i] == t->dim[i];
+  if (ok) return NULL;
+  Str s = {0}, w = {0};
+  file_tensor_shape(f, &s);
+  for (int i = 0; i < t->n_dims; i++) str_addf(&w, i ? ", %lld" : "[%lld", (long long)t->dim[i]);
+  Err *e = err_new(ERR_SHAPE, "tensor %s: shape %s, expected %s]", f->name, s.p, w.p ? w.p : "[");
+  str_free(&s);
+  str_free(&w);
+  return e;
+}
+
+static int global_index(const Model *m, const char *name) {
+  for (int i = 0; i < m->n_tensors; i++) if (!strcmp(m->tensor[i].decl->name, name)) return i;
+  return -1;
+}
+
+static Err *fill_values(Model *m, ModelTensor *t) {
+  Num n;
+  int64_t count = 1;
+  TRY(hyper_eval(&m->env, t->decl->otherwise, &n));
+  for (int i = 0; i < t->n_dims; i++) count *= t->dim[i];
+  t->values = ARENA_ARRAY(m->arena, float, count + 32);
+  for (int64_t i = 0; i < count; i++) t->values[i] = (float)num_float(n);
+  return NULL;
+}
+
+static Err *decode_values(Model *m, ModelTensor *t) {
+  const FileTensor *f = t->file;
+  t->values = ARENA_ARRAY(m->arena, float, f->n_elems + 32);
+  if (t->form->plain && t->form->mem == IR_M_f32) {
+    memcpy(t->values, f->p, (size_t)f->n_elems * 4);
+    return NULL;
+  }
+  const Kern *k;
+  TRY(kern_decode(m->kerns, t->form, &k));
+  void *args[2] = {(void *)(uintptr_t)f->p, t->values};
+  uint8_t scratch[256];
+  k->entry(args, 0, f->n_elems / t->form->block, scratch);
+  return NULL;
+}
+
+static Err *bind_tensor(Model *m, const TensorDecl *d, int layer, ModelTensor *t) {
+  *t = (ModelTensor){.decl = d, .same_as = -1};
+  for (int i = 0; i < d->n_sources && !t->file; i++) t->file = file_tensor_find(m->weights, source_name(m, d->source[i], layer));
+  if (!t->file && !d->otherwise) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", source_name(m, d->source[0], layer));
+  TRY(check_dims(m, d, t));
+  bool as_f32 = !strcmp(d->type.elt, "f32");
+  if (!t->file && d->otherwise->kind == EX_NAME && global_index(m, d->otherwise->name) >= 0) {
+    t->same_as = global_index(m, d->otherwise->name);
+    const ModelTensor *o = &m->tensor[t->same_as];
+    if (memcmp(o->dim, t->dim, sizeof t->dim)) return err_new(ERR_SHAPE, "tensor %s: missing, and %s, which would stand in, has another shape", d->name, o->decl->name);
+    t->form = o->form;
+    t->file = o->file;
+    t->values = o->values;
+    t->raw = o->raw;
+    return NULL;
+  }
+  if (!t->file) return as_f32 ? fill_values(m, t) : err_new(ERR_UNSUPPORTED, "tensor %s: only f32 tensors can be filled with a number", d->name);
+  const FileTensor *checked;
+  TRY(file_tensor_get(m->weights, t->file->name, &checked));
+  TRY(tp_form(m->forms, t->file->format, &t->form));
+  t->raw = t->file->p;
+  if (t->dim[t->n_dims - 1] % t->form->block) return err_new(ERR_SHAPE, "tensor %s: rows of %lld are not whole blocks of %d", t->file->name, (long long)t->dim[t->n_dims - 1], t->form->block);
+  return as_f32 ? decode_values(m, t) : NULL;
+}
+
+Err *model_bind_tensors(Model *m) {
+  const ModelDecl *d = m->decl;
+  m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
+  for (int i = 0; i < d->n_tensors; i++) {
+    TRY(bind_tensor(m, &d->tensor[i], -1, &m->tensor[i]));
+    m->n_tensors = i + 1;
+  }
+  if (!m->layer) return NULL;
+  m->n_ltensors = m->layer->n_tensors;
+  m->ltensor = ARENA_ARRAY(m->arena, ModelTensor, m->n_layers * m->n_ltensors + 1);
+  for (int l = 0; l < m->n_layers; l++)
+    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], l, &m->ltensor[l * m->n_ltensors + i]));
+  return NULL;
+}
+
+/* ---- packing ------------------------------------------------------------------------------------------------------- */
+typedef struct RowMap { const TensorDecl *decl; int64_t n; int32_t *row; } RowMap;
+
+static Err *row_map(Model *m, const TensorDecl *d, int64_t n, RowMap *maps, int *n_maps, const int32_t **out) {
+  *out = NULL;
+  if (!d->row) return NULL;
+  for (int i = 0; i < *n_maps; i++) if (maps[i].decl == d && maps[i].n == n) { *out = maps[i].row; return NULL; }
+  int32_t *row = ARENA_ARRAY(m->arena, int32_t, n);
+  m->env.n_local = 1;
+  m->env.local[0].name = d->row_name;
+  for (int64_t r = 0; r < n; r++) {
+    Num v;
+    m->env.local[0].num = (Num){true, r, 0};
+    Err *e = hyper_eval(&m->env, d->row, &v);
+    if (!e && (!v.is_int || v.i < 0 || v.i >= n)) e = err_new(ERR_SHAPE, "row %lld would come from row %g of %lld", (long long)r, num_float(v), (long long)n);
+    if (e) { m->env.n_local = 0; return err_wrap(e, "tensor %s", d->name); }
+    row[r] = (int32_t)v.i;
+  }
+  m->env.n_local = 0;
+  maps[*n_maps] = (RowMap){d, n, row};
+  ++*n_maps;
+  *out = row;
+  return NULL;
+}
+
+typedef struct PackJob { const Kern *k; void *args[3]; int64_t n_tiles; } PackJob;
+typedef struct PackRun { PackJob *job; int n_jobs; DevClaim *claim; } PackRun;
+
+static void pack_thread(void *ctx, int thread, int n_threads) {
+  PackRun *r = ctx;
+  (void)thread, (void)n_threads;
+  _Alignas(64) uint8_t scratch[256];
+  for (int i = 0; i < r->n_jobs; i++) {
+    int64_t a, b;
+    while (dev_claim(&r->claim[i], 8, r->job[i].n_tiles, &a, &b)) r->job[i].k->entry(r->job[i].args, a, b, scratch);
+  }
+}
+
+static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJob *job) {
+  int64_t N = t->dim[0], row_bytes = t->dim[1] / t->form->block * t->form->n_bytes, tiles = (N + PACK_ROWS - 1) / PACK_ROWS;
+  const int32_t *row;
+  TRY(row_map(m, t->decl, N, maps, n_maps, &row));
+  const uint8_t **base = ARENA_ARRAY(m->arena, const uint8_t *, tiles);
+  int32_t *offs = ARENA_ARRAY(m->arena, int32_t, tiles * PACK_ROWS);
+  for (int64_t i = 0; i < tiles; i++) {
+    int64_t src[PACK_ROWS], lo = INT64_MAX;
+    for (int64_t k = 0; k < PACK_ROWS; k++) {
+      int64_t r = MIN(i * PACK_ROWS + k, N - 1);
+      src[k] = (row ? row[r] : r) * row_bytes;
+      lo = MIN(lo, src[k]);
+    }
+    base[i] = t->raw + lo;
+    for (int64_t k = 0; k < PACK_ROWS; k++) {
+      if (src[k] - lo > INT32_MAX) return err_new(ERR_LIMIT, "tensor %s: rows of one tile lie more than 2 GiB apart", t->file->name);
+      offs[i * PACK_ROWS + k] = (int32_t)(src[k] - lo);
+    }
+  }
+  TRY(kern_pack(m->kerns, t->form, t->dim[1], &job->k));
+  job->args[0] = (void *)base;
+  job->args[1] = offs;
+  job->args[2] = t->packed;
+  job->n_tiles = tiles;
+  return NULL;
+}
+
+static ModelTensor *tensor_at(Model *m, int i) {
+  return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
+}
+
+Err *model_load_weights(Model *m) {
+  int n = m->n_tensors + (int)m->n_layers * m->n_ltensors, n_jobs = 0, n_maps = 0;
+  size_t total = 0;
+  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].want_packed && m->tensor[i].same_as >= 0) m->tensor[m->tensor[i].same_as].want_packed = true;
+  for (int i = 0; i < n; i++) {
+    ModelTensor *t = tensor_at(m, i);
+    if (t->file) m->times.weight_bytes += t->same_as < 0 ? t->file->n_bytes : 0;
+    if (!t->want_packed || t->same_as >= 0) continue;
+    t->packed_bytes = format_layout(t->form, t->dim[1]).tile_bytes * ((t->dim[0] + PACK_ROWS - 1) / PACK_ROWS);
+    total += (size_t)t->packed_bytes;
+    n_jobs++;
+  }
+  m->times.packed_bytes = total;
+  TRY(err_wrap(os_pages_alloc(total + 4096, &m->packed), "packed weights"));
+  PackRun run = {.job = ARENA_ARRAY(m->arena, PackJob, n_jobs + 1), .claim = ARENA_ARRAY(m->arena, DevClaim, n_jobs + 2)};
+  run.claim = (DevClaim *)(((uintptr_t)run.claim + 63) & ~(uintptr_t)63);
+  RowMap *maps = ARENA_ARRAY(m->arena, RowMap, n + 1);
+  size_t off = 0;
+  for (int i = 0; i < n; i++) {
+    ModelTensor *t = tensor_at(m, i);
+    if (!t->want_packed || t->same_as >= 0) continue;
+    t->packed = m->packed.p + off;
+    off += (size_t)t->packed_bytes;
+    TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
+  }
+  int64_t t0 = os_now_ns();
+  dev_pool_run(m->pool, pack_thread, &run);
+  m->times.pack_ns = os_now_ns() - t0;
+  m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
+  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].same_as >= 0) m->tensor[i].packed = m->tensor[m->tensor[i].same_as].packed;
+  trace_printf(TRACE_mem, "packed weights: %zu bytes, %zu in huge pages, %.1f ms", total, m->times.huge_bytes, (double)m->times.pack_ns * 1e-6);
+  return NULL;
+}

@@ -1,0 +1,201 @@
+/* Opening a model: which declaration, its numbers, tensors, plans, memory. In: a path and options. Out: a Model ready to step. */
+#include <stdlib.h>
+#include <string.h>
+#include "model/priv.h"
+
+static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
+  const Model *m = ctx;
+  const FormatDecl *f = NULL;
+  if (dtype) {
+    char name[32];
+    size_t n = strlen(dtype);
+    if (n >= sizeof name) return false;
+    for (size_t i = 0; i <= n; i++) name[i] = (char)(dtype[i] >= 'A' && dtype[i] <= 'Z' ? dtype[i] + 32 : dtype[i]);
+    f = lang_format(m->module, name);
+  } else f = lang_format_gguf(m->module, gguf_id);
+  if (!f) return false;
+  *out = (FileFormat){f->name, f->block, f->n_bytes};
+  return true;
+}
+
+static Err *choose_declaration(Model *m) {
+  const char *arch;
+  TRY(file_kv_text(m->arena, m->weights, "general.architecture", &arch));
+  Str known = {0};
+  for (int i = 0; i < m->module->n_models; i++) {
+    const ModelDecl *d = m->module->model[i];
+    for (int k = 0; k < d->n_gguf_archs; k++) {
+      str_addf(&known, known.n ? ", %s" : "%s", d->gguf_arch[k]);
+      if (!strcmp(d->gguf_arch[k], arch)) m->decl = d;
+    }
+  }
+  Err *e = m->decl ? NULL : err_new(ERR_UNSUPPORTED, "general.architecture is '%s'; models known: %s (add a text with --std DIR)", arch, known.p ? known.p : "none");
+  str_free(&known);
+  m->env.arch = arch;
+  return e;
+}
+
+enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
+
+static Err *choose_context(Model *m) {
+  const char *key = arena_printf(m->arena, "%s.context_length", m->env.arch);
+  int64_t own = DEFAULT_CONTEXT;
+  if (file_kv_find(m->weights, key)) TRY(file_kv_int(m->weights, key, 1, (int64_t)1 << 31, &own));
+  m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
+  if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
+  m->env.context = m->context;
+  m->chunk = m->opt.chunk ? m->opt.chunk : DEFAULT_CHUNK;
+  if (m->chunk < 1 || m->chunk > 65536) return err_new(ERR_LIMIT, "chunk %d: expected 1 to 65536", m->chunk);
+  return NULL;
+}
+
+static Err *choose_numbers(Model *m) {
+  m->precision = m->opt.precision ? m->opt.precision : "int8";
+  m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
+  m->kv_mem = !strcmp(m->kv, "f32") ? IR_M_f32 : !strcmp(m->kv, "f16") ? IR_M_f16 : !strcmp(m->kv, "bf16") ? IR_M_bf16 : IR_M_none;
+  if (m->kv_mem == IR_M_none) return err_new(ERR_USAGE, "KV format '%s': expected f32, f16 or bf16", m->kv);
+  bool known = !strcmp(m->precision, "f32");
+  for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
+  return known ? NULL : err_new(ERR_USAGE, "precision '%s': no op has a variant for it", m->precision);
+}
+
+static Err *load_numbers(Model *m) {
+  const ModelDecl *d = m->decl;
+  TRY(hyper_load(&m->env, d));
+  if (d->n_layers > 1) return err_new(ERR_UNSUPPORTED, "model %s: more than one kind of layer", d->name);
+  if (d->n_layers == 0) return NULL;
+  Num n;
+  m->layer = &d->layer[0];
+  TRY(hyper_eval(&m->env, m->layer->count, &n));
+  if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %g layers, expected 1 to %d", d->name, num_float(n), MAX_LAYERS);
+  m->n_layers = n.i;
+  return NULL;
+}
+
+static Err *start_engine(Model *m) {
+  const Target *t = m->opt.target ? gen_target_find(m->opt.target) : NULL;
+  if (m->opt.target && !t) {
+    Str s = {0};
+    for (int i = 0; i < gen_target_count(); i++) str_addf(&s, i ? ", %s" : "%s", gen_target_get(i)->name);
+    Err *e = err_new(ERR_USAGE, "target '%s': expected one of %s", m->opt.target, s.p);
+    str_free(&s);
+    return e;
+  }
+  TRY(kern_set_new(t, m->opt.perf_map, &m->kerns));
+  m->n_threads = m->opt.n_threads ? m->opt.n_threads : os_n_cpus();
+  return dev_pool_new(m->n_threads, &m->pool);
+}
+
+static void mark_packed(Model *m, const Section *s) {
+  for (int i = 0; i < s->tp->n_bufs; i++) {
+    const TpBuf *t = &s->tp->buf[i];
+    if (!t->fmt || t->raw || t->role != BUF_WEIGHT || t->alias != i) continue;
+    if (s->bind[i].kind == BIND_TENSOR) m->tensor[s->bind[i].index].want_packed = true;
+    for (int l = 0; s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
+      if (m->by_layer[l] == s) m->ltensor[l * m->n_ltensors + s->bind[i].index].want_packed = true;
+  }
+}
+
+/* A tensor bound for a product may turn out to be only picked from: then nobody reads its packed buffer. */
+static bool buf_in_plan(const Section *s, int buf) {
+  for (int r = 0; r < s->plan->n_regions; r++)
+    for (int k = 0; k < s->plan->region[r].n_args; k++) if (s->plan->region[r].arg[k] == buf) return true;
+  return false;
+}
+
+static void drop_unread(const Section *s) {
+  for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
+}
+
+static Err *open_parts(Model *m, const char *path) {
+  TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
+  TRY(file_weights_open(m->arena, path, find_format, m, &m->weights));
+  m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights};
+  TRY(choose_declaration(m));
+  TRY(choose_context(m));
+  TRY(choose_numbers(m));
+  TRY(start_engine(m));
+  TRY(load_numbers(m));
+  m->forms = tp_new(m->arena, m->module, NULL);
+  TRY(model_bind_tensors(m));
+  TRY(model_build_graph(m));
+  Section *all[2] = {m->pre, m->post};
+  for (int i = 0; i < 2 + m->n_bodies; i++) {
+    Section *s = i < 2 ? all[i] : m->body[i - 2];
+    drop_unread(s);
+    mark_packed(m, s);
+  }
+  TRY(model_load_weights(m));
+  return model_plan_memory(m);
+}
+
+Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
+  int64_t t0 = os_now_ns();
+  Model *m = calloc(1, sizeof *m);
+  CHECK(m);
+  m->arena = arena_new("model");
+  m->opt = *opt;
+  Err *e = open_parts(m, path);
+  if (e) {
+    model_close(m);
+    return err_wrap(e, "%s", path);
+  }
+  m->times.open_ns = os_now_ns() - t0;
+  *out = m;
+  return NULL;
+}
+
+void model_close(Model *m) {
+  if (!m) return;
+  dev_pool_free(m->pool);
+  kern_set_free(m->kerns);
+  os_pages_free(&m->packed);
+  os_pages_free(&m->var_mem);
+  os_pages_free(&m->temp);
+  os_pages_free(&m->scratch);
+  file_weights_close(m->weights);
+  arena_free(m->arena);
+  free(m);
+}
+
+int64_t model_n_vocab(const Model *m) { return m->n_vocab; }
+int64_t model_context(const Model *m) { return m->context; }
+int model_chunk(const Model *m) { return m->chunk; }
+const Weights *model_weights(const Model *m) { return m->weights; }
+const char *model_precision(const Model *m) { return m->precision; }
+const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }
+int model_n_threads(const Model *m) { return m->n_threads; }
+
+const ModelTimes *model_times(const Model *m) {
+  Model *w = (Model *)(uintptr_t)m;
+  w->times.compile_ns = kern_compile_ns(m->kerns);
+  w->times.n_kernels = kern_n_built(m->kerns);
+  w->times.code_bytes = kern_code_bytes(m->kerns);
+  w->times.state_bytes = (size_t)m->state_bytes;
+  return &w->times;
+}
+
+int64_t model_bytes_per_token(const Model *m) {
+  int64_t n = 0;
+  for (int i = 0; i < m->n_tensors; i++) n += m->tensor[i].packed_bytes;
+  for (int i = 0; i < m->n_layers * m->n_ltensors; i++) n += m->ltensor[i].packed_bytes;
+  return n;
+}
+
+static void tensor_line(const Model *m, const ModelTensor *t, Str *out) {
+  if (!t->file || t->same_as >= 0) return;
+  bool int8 = strcmp(m->precision, "f32") && t->form->integer;
+  str_addf(out, "  %-28s %-6s %lldx%lld  %s\n", t->file->name, t->form->decl->name, (long long)t->dim[0], (long long)(t->n_dims > 1 ? t->dim[1] : 1),
+           t->values ? "kept as f32" : !t->want_packed ? "rows read from the file" : int8 ? "integer road" : t->form->code >= 0 ? "decoded to f32 in the product" : "float road");
+}
+
+void model_plan_text(const Model *m, Str *out) {
+  const ModelTimes *t = model_times(m);
+  str_addf(out, "model %s (%s), precision %s, KV %s, target %s, %d threads, context %lld, chunk %d\n", m->decl->name, m->weights->path, m->precision, m->kv,
+           kern_target(m->kerns)->name, m->n_threads, (long long)m->context, m->chunk);
+  str_addf(out, "weights %.1f MB in the file, %.1f MB packed (%.1f MB in huge pages), state %.1f MB a sequence, work %.1f MB\n", (double)t->weight_bytes * 1e-6, (double)t->packed_bytes * 1e-6,
+           (double)t->huge_bytes * 1e-6, (double)t->state_bytes * 1e-6, (double)(m->temp.n_bytes + m->var_mem.n_bytes) * 1e-6);
+  for (int i = 0; i < m->n_tensors; i++) tensor_line(m, &m->tensor[i], out);
+  for (int i = 0; i < m->n_ltensors; i++) tensor_line(m, &m->ltensor[i], out);
+  if (m->n_layers > 1) str_addf(out, "  .. and %lld layers more in %d forms\n", (long long)m->n_layers - 1, m->n_bodies);
+}

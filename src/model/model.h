@@ -1,0 +1,53 @@
+/* model: a model declaration bound to a file: hyperparameters evaluated, tensors found and packed, kernels compiled, memory planned; then
+   steps over tokens. Knows no family: the family is a text of std/models chosen by what the file says it is. */
+#ifndef LUMEN_MODEL_H
+#define LUMEN_MODEL_H
+#include "base/base.h"
+#include "file/file.h"
+#include "text/text.h"
+
+typedef struct ModelOptions {
+  const char *precision;   /* "int8", "f32"; NULL: int8 for formats that have it */
+  const char *target;      /* a row of gen/targets.def; NULL: the best this machine runs */
+  const char *kv;          /* format of keys and values: "f32", "f16", "bf16"; NULL: f32 at --precision f32, else f16 */
+  const char *std_dir;     /* --std: texts added to or overriding the embedded ones; NULL: none */
+  int n_threads;           /* 0: what affinity and cgroup allow */
+  int64_t context;         /* positions to hold; 0: the model's own, at most 8192 unless asked for */
+  int chunk;               /* tokens of a prompt per step; 0: 512 */
+  bool perf_map;
+} ModelOptions;
+
+typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns; int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
+
+typedef struct Model Model;
+typedef struct Seq Seq;    /* one timeline of tokens with its state */
+
+/* path: a GGUF file or a Hugging Face directory. Fails: ERR_FORMAT (tensor, got, expected), ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_MEMORY (bytes wanted). */
+Err *model_open(const char *path, const ModelOptions *opt, Model **out);
+void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
+int64_t model_n_vocab(const Model *m);
+int64_t model_context(const Model *m);            /* positions a sequence may hold */
+int model_chunk(const Model *m);                  /* most tokens one step takes */
+const Weights *model_weights(const Model *m);
+const char *model_precision(const Model *m);
+const char *model_target(const Model *m);
+int model_n_threads(const Model *m);
+const ModelTimes *model_times(const Model *m);
+void model_plan_text(const Model *m, Str *out);   /* what runs where: precision, road and bytes of every tensor, memory */
+int64_t model_bytes_per_token(const Model *m);    /* weight bytes one decoded token reads */
+
+Err *seq_new(Model *m, Seq **out);                /* Fails: ERR_MEMORY */
+void seq_free(Seq *s);
+int64_t seq_n_tokens(const Seq *s);               /* tokens whose state is held: the next token's position */
+void seq_truncate(Seq *s, int64_t n_tokens);      /* forget the tail; n_tokens <= seq_n_tokens */
+
+/* One step: sequence i takes n_tokens[i] >= 1 tokens; logits are made for the last token of each where want[i] is 1, for all its tokens
+   where it is 2, for none where it is 0. *logits[row][*stride] f32 in that order, the model's until the next step; columns past the vocabulary
+   are padding. Fails: ERR_LIMIT (context full, token id outside the vocabulary, more than model_chunk tokens): nothing has changed then. */
+typedef struct StepPart { Seq *seq; const int32_t *token; int n_tokens; int want; } StepPart;
+Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride);
+
+/* vocab.c: the tokenizer and the template that the file carries. */
+Err *model_vocab(Arena *a, const Weights *w, TextVocab **out);
+Err *model_template(Arena *a, const Weights *w, const char **source);  /* NULL where it has none */
+#endif

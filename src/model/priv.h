@@ -1,0 +1,88 @@
+/* Private to model: from a declaration and a file to plans, memory and arguments.
+
+   The graph is cut into sections: what stands before the loop over layers, the loop's body (one plan per distinct set of tensor formats),
+   what stands after. A variable that crosses sections has two buffers of memory, read and written in turn. */
+#ifndef LUMEN_MODEL_PRIV_H
+#define LUMEN_MODEL_PRIV_H
+#include "kern/kern.h"
+#include "lang/lang.h"
+#include "model/model.h"
+
+/* hyper.c: numbers of the declaration. */
+typedef struct Num { bool is_int; int64_t i; double f; } Num;
+typedef struct Hyper { const char *name; bool is_array; Num num; float *array; int64_t n; } Hyper;
+typedef struct HyperEnv {
+  Arena *arena; const Module *module; const Weights *w; const char *arch;
+  int64_t context;
+  Hyper *item; int n, cap;
+  struct { const char *name; Num num; } local[4]; int n_local;   /* loop variables and row numbers */
+} HyperEnv;
+Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
+Err *hyper_load(HyperEnv *env, const ModelDecl *d);
+const Hyper *hyper_find(const HyperEnv *env, const char *name);
+double num_float(Num n);
+
+/* load.c: tensors. */
+typedef struct ModelTensor {
+  const TensorDecl *decl;
+  const FileTensor *file;        /* NULL: filled with a number, or another tensor's */
+  FormatForm *form;
+  int64_t dim[4]; int n_dims;
+  const uint8_t *raw;            /* blocks as in the file, rows in file order */
+  float *values;                 /* decoded, where the declaration says f32 */
+  uint8_t *packed; int64_t packed_bytes;
+  int same_as;                   /* index of the tensor whose bytes it shares, -1 */
+  bool want_packed;
+} ModelTensor;
+
+/* graph.c: sections. */
+typedef enum BindKind { BIND_TEMP, BIND_VAR, BIND_TENSOR, BIND_LAYER_TENSOR, BIND_STATE, BIND_ARRAY, BIND_RUNTIME } BindKind;
+typedef struct Bind { BindKind kind; int index; bool out; } Bind;  /* TEMP: unused; VAR: variable; RUNTIME: graph parameter; out: written */
+typedef struct Var { const char *name; int64_t row_bytes; Dx dim0; bool is_sym_rows; int sym; IrMem mem; int64_t max_bytes; uint8_t *mem_at[2]; int now; } Var;
+typedef struct VarBuf { int buf; bool assigned; } VarBuf;
+typedef struct Section {
+  Tp *tp; TpPlan *plan;
+  Bind *bind;                    /* by buffer */
+  int result;                    /* buffer of the graph's result; -1 */
+  int64_t *temp_off; int64_t temp_bytes;
+  const Kern *(*kern)[KERN_N_SHAPES]; /* by region */
+  bool *per_seq;                 /* by region: touches state, runs once per sequence */
+} Section;
+
+/* One run of a section's plan for one layer. */
+typedef struct Call { Section *section; int layer; void ***args; } Call; /* args[region][i] */
+
+struct Model {
+  Arena *arena; Arena *forms_arena;
+  Module *module; const ModelDecl *decl;
+  Weights *weights;
+  HyperEnv env;
+  ModelOptions opt;
+  const char *precision, *kv; IrMem kv_mem;
+  Kerns *kerns; DevPool *pool;
+  int n_threads;
+  int64_t context; int chunk; int64_t n_vocab, n_layers;
+  const LayerDecl *layer;
+  Tp *forms;                     /* formats analyzed once, shared by all sections */
+  ModelTensor *tensor; int n_tensors;           /* global */
+  ModelTensor *ltensor; int n_ltensors;         /* [layer][n_ltensors] */
+  Section *pre, *post; Section **by_layer;      /* by_layer[l]: the plan of layer l */
+  Section **body; int n_bodies;
+  Var *var; int n_vars, cap_vars;
+  Call *call; int n_calls;
+  int64_t state_bytes; int64_t *state_off; int64_t *state_row_bytes; IrMem *state_mem;  /* per state of a layer, [layer][n_states] offsets */
+  Pages packed, var_mem, temp, scratch;
+  int64_t scratch_bytes;
+  int32_t *tokens, *pos, *rows;
+  DevClaim *claim; int n_claims;
+  const float *logits; int64_t logits_stride;
+  ModelTimes times;
+};
+struct Seq { Model *m; Pages state; int64_t n_tokens; Seq *next; };
+
+Err *model_bind_tensors(Model *m);
+Err *model_build_graph(Model *m);
+Err *model_load_weights(Model *m);
+Err *model_plan_memory(Model *m);
+Err *model_kernels(Model *m, Section *s, KernShape shape);
+#endif

@@ -1,0 +1,322 @@
+/* Memory and steps. A step is a list of jobs in phases: (kernel, arguments, number of items); threads claim items, a barrier stands between
+   phases, phases of one item are done by whoever arrives last. Regions that touch a sequence's state run once per sequence, on its rows.
+   In: tokens of one or more sequences. Out: logits. */
+#include <stdlib.h>
+#include <string.h>
+#include "model/priv.h"
+
+typedef struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; } Job;
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; Arena *arena; int64_t sym[16]; } Step;
+
+/* ---- memory -------------------------------------------------------------------------------------------------------- */
+static void max_syms(const Model *m, int64_t *sym) {
+  for (int i = 0; i < 16; i++) sym[i] = m->chunk;
+}
+
+static void plan_temps(Model *m, Section *s) {
+  int64_t sym[16];
+  max_syms(m, sym);
+  s->temp_off = ARENA_ARRAY(m->arena, int64_t, s->tp->n_bufs);
+  for (int b = 0; b < s->tp->n_bufs; b++) {
+    const TpBuf *t = &s->tp->buf[b];
+    if (t->role != BUF_TEMP || t->local >= 0 || t->alias != b || t->mem == IR_M_none) continue;
+    s->temp_off[b] = s->temp_bytes;
+    s->temp_bytes += ROUND_UP(tp_buf_bytes(s->tp, b, sym) + 64, 64);
+  }
+  s->kern = (const Kern *(*)[KERN_N_SHAPES])arena_alloc_array(m->arena, (size_t)s->plan->n_regions + 1, sizeof *s->kern);
+  s->per_seq = ARENA_ARRAY(m->arena, bool, s->plan->n_regions + 1);
+  for (int r = 0; r < s->plan->n_regions; r++)
+    for (int k = 0; k < s->plan->region[r].n_args; k++) {
+      int w = s->plan->region[r].arg[k];
+      if (w >= 0 && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
+    }
+}
+
+static Err *plan_states(Model *m) {
+  if (!m->layer) return NULL;
+  int n = m->layer->n_states;
+  m->state_off = ARENA_ARRAY(m->arena, int64_t, m->n_layers * n + 1);
+  for (int l = 0; l < m->n_layers; l++) {
+    const Section *s = m->by_layer[l];
+    for (int i = 0; i < n; i++) {
+      int buf = -1;
+      for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_STATE && s->bind[b].index == i && s->tp->buf[b].alias == b) buf = b;
+      m->state_off[l * n + i] = m->state_bytes;
+      if (buf >= 0) m->state_bytes += ROUND_UP(tp_buf_bytes(s->tp, buf, NULL) + 64, 64);
+    }
+  }
+  return NULL;
+}
+
+static Err *plan_vars(Model *m) {
+  int64_t total = 0;
+  for (int pass = 0; pass < 2; pass++) {
+    total = 0;
+    for (int v = 0; v < m->n_vars; v++) {
+      Var *x = &m->var[v];
+      if (x->mem == IR_M_none) continue;
+      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = ROUND_UP(x->row_bytes / ir_mem_bytes[x->mem], 16);
+      for (int i = 0; i < 2; i++) {
+        x->mem_at[i] = m->var_mem.p + total;
+        total += ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
+      }
+    }
+    if (pass == 0) TRY(err_wrap(os_pages_alloc((size_t)total + 4096, &m->var_mem), "activations"));
+  }
+  return NULL;
+}
+
+static void *bound_address(Model *m, const Section *s, int layer, int b) {
+  const Bind *bd = &s->bind[b];
+  const TpBuf *t = &s->tp->buf[b];
+  switch (bd->kind) {
+    case BIND_VAR: return m->var[bd->index].mem_at[bd->out ? 1 - m->var[bd->index].now : m->var[bd->index].now];
+    case BIND_TENSOR: case BIND_LAYER_TENSOR: {
+      const ModelTensor *x = bd->kind == BIND_TENSOR ? &m->tensor[bd->index] : &m->ltensor[layer * m->n_ltensors + bd->index];
+      return x->values ? (void *)x->values : t->raw ? (void *)(uintptr_t)x->raw : (void *)x->packed;
+    }
+    case BIND_ARRAY: return m->env.item[bd->index].array;
+    case BIND_RUNTIME: return bd->index == 0 ? m->tokens : bd->index == 1 ? m->pos : m->rows;
+    case BIND_STATE: return NULL;
+    default: return m->temp.p + s->temp_off[b];
+  }
+}
+
+static void add_call(Model *m, Section *s, int layer) {
+  Call *c = &m->call[m->n_calls++];
+  c->section = s;
+  c->layer = layer;
+  c->args = ARENA_ARRAY(m->arena, void **, s->plan->n_regions + 1);
+  for (int r = 0; r < s->plan->n_regions; r++) {
+    const TpRegion *rg = &s->plan->region[r];
+    c->args[r] = ARENA_ARRAY(m->arena, void *, rg->n_args + 1);
+    for (int k = 0; k < rg->n_args; k++) if (rg->arg[k] >= 0) c->args[r][k] = bound_address(m, s, layer, rg->arg[k]);
+  }
+  for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_VAR && s->bind[b].out) m->var[s->bind[b].index].now ^= 1;
+}
+
+Err *model_plan_memory(Model *m) {
+  int64_t temp = 0;
+  Section *ends[2] = {m->pre, m->post};
+  for (int i = 0; i < 2 + m->n_bodies; i++) {
+    Section *s = i < 2 ? ends[i] : m->body[i - 2];
+    plan_temps(m, s);
+    temp = MAX(temp, s->temp_bytes);
+  }
+  TRY(plan_states(m));
+  TRY(plan_vars(m));
+  TRY(err_wrap(os_pages_alloc_small((size_t)temp + 4096, &m->temp), "work memory"));
+  m->tokens = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
+  m->pos = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
+  m->rows = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
+  m->call = ARENA_ARRAY(m->arena, Call, m->n_layers + 2);
+  add_call(m, m->pre, -1);
+  for (int l = 0; l < m->n_layers; l++) add_call(m, m->by_layer[l], l);
+  add_call(m, m->post, -1);
+  const Var *r = &m->var[m->post->result];
+  m->n_vocab = r->row_bytes / 4;
+  m->logits = (const float *)(const void *)r->mem_at[r->now];
+  m->logits_stride = ROUND_UP(m->n_vocab, 16);
+  return NULL;
+}
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------- */
+static int64_t region_rows(const Section *s, int region, const int64_t *sym) {
+  const TpStmt *t = &s->tp->stmt[s->plan->region[region].stmt[0]];
+  const DxNode *n = &s->tp->dag->node[t->extent[0]];
+  return n->kind == DX_INT ? n->ival : sym[n->ival];
+}
+
+static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, const Kern **out) {
+  KernShape shape = s->plan->region[region].contraction ? kern_shape(region_rows(s, region, sym)) : KERN_ONE;
+  const Kern **k = &s->kern[region][shape];
+  if (!*k) TRY(kern_region(m->kerns, s->plan, region, shape, k));
+  *out = *k;
+  if ((*k)->scratch_bytes > m->scratch_bytes) {
+    int64_t each = ROUND_UP((*k)->scratch_bytes, 4096);
+    os_pages_free(&m->scratch);
+    m->scratch_bytes = 0;
+    TRY(err_wrap(os_pages_alloc((size_t)each * (size_t)m->n_threads, &m->scratch), "scratch"));
+    m->scratch_bytes = each;
+  }
+  return NULL;
+}
+
+/* ---- running ------------------------------------------------------------------------------------------------------- */
+static void run_job(Model *m, Job *j, int i, int thread) {
+  void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
+  if (j->n_items == 0) return;
+  if (j->n_items == 1 || m->n_threads == 1) {
+    int64_t a, b;
+    if (m->n_threads == 1) j->k->entry(j->args, 0, j->n_items, scratch);
+    else if (dev_claim(&m->claim[i], 1, 1, &a, &b)) j->k->entry(j->args, 0, 1, scratch);
+    return;
+  }
+  int64_t a, b, chunk = MAX(j->n_items / (m->n_threads * 4), 1);
+  while (dev_claim(&m->claim[i], chunk, j->n_items, &a, &b)) j->k->entry(j->args, a, b, scratch);
+}
+
+static void step_thread(void *ctx, int thread, int n_threads) {
+  Step *s = ctx;
+  (void)n_threads;
+  bool running = false; /* a parallel phase may still be at work elsewhere */
+  for (int i = 0; i < s->n_jobs;) {
+    int end = i;
+    while (!s->job[end].last_of_phase) end++;
+    if (s->job[i].serial) {
+      if (dev_barrier_last(s->m->pool)) {
+        for (int k = i; k <= end; k++) s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
+        dev_barrier_release(s->m->pool);
+      }
+      running = false;
+    } else {
+      if (running) dev_barrier(s->m->pool);
+      for (int k = i; k <= end; k++) run_job(s->m, &s->job[k], k, thread);
+      running = true;
+    }
+    i = end + 1;
+  }
+}
+
+static void **copy_args(Step *st, const TpRegion *rg, void **args) {
+  void **c = ARENA_ARRAY(st->arena, void *, rg->n_args + 1);
+  memcpy(c, args, sizeof(void *) * (size_t)rg->n_args);
+  return c;
+}
+
+static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
+  for (int k = 0; k < rg->n_args; k++) if (rg->arg[k] < 0) args[k] = (void *)(intptr_t)sym[~rg->arg[k]];
+}
+
+static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
+  PUSH(st->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
+}
+
+/* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
+static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int64_t first_row) {
+  const Section *s = c->section;
+  const TpRegion *rg = &s->plan->region[region];
+  void **args = copy_args(st, rg, c->args[region]);
+  int64_t sym[16];
+  memcpy(sym, st->sym, sizeof sym);
+  sym[0] = part->n_tokens;
+  for (int i = 0; i < rg->n_args; i++) {
+    int b = rg->arg[i];
+    if (b < 0) continue;
+    const TpBuf *t = &s->tp->buf[b];
+    if (s->bind[b].kind == BIND_STATE) args[i] = part->seq->state.p + st->m->state_off[c->layer * st->m->layer->n_states + s->bind[b].index];
+    else if (t->n_dims && s->tp->dag->node[t->dim[0]].kind == DX_SYM && s->tp->dag->node[t->dim[0]].ival == 0)
+      args[i] = (uint8_t *)args[i] + first_row * tp_row_elems(s->tp, b) * ir_mem_bytes[t->mem];
+  }
+  set_syms(rg, args, sym);
+  add_job(st, k, args, region_items(s->plan, region, &k->sched, sym));
+}
+
+static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts) {
+  Section *s = c->section;
+  for (int r = 0; r < s->plan->n_regions; r++) {
+    const TpRegion *rg = &s->plan->region[r];
+    const Kern *k;
+    int first_job = st->n_jobs;
+    TRY(region_kernel(st->m, s, r, st->sym, &k));
+    if (s->per_seq[r]) {
+      int64_t row = 0;
+      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], row);
+    } else {
+      set_syms(rg, c->args[r], st->sym);
+      add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
+    }
+    if (r + 1 == s->plan->n_regions || s->plan->region[r + 1].phase != rg->phase) {
+      st->job[st->n_jobs - 1].last_of_phase = true;
+      for (first_job = st->n_jobs - 1; first_job > 0 && !st->job[first_job - 1].last_of_phase; first_job--) {}
+      bool serial = true;
+      for (int i = first_job; i < st->n_jobs; i++) serial = serial && st->job[i].n_items <= 1;
+      for (int i = first_job; i < st->n_jobs; i++) st->job[i].serial = serial;
+    }
+  }
+  return NULL;
+}
+
+static Err *check_parts(const Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
+  *n_tokens = 0;
+  for (int i = 0; i < n_parts; i++) {
+    if (part[i].n_tokens < 1) return err_new(ERR_USAGE, "a step needs at least one token of each sequence");
+    if (part[i].seq->n_tokens + part[i].n_tokens > m->context)
+      return err_new(ERR_LIMIT, "context full: %lld tokens are held, %d more do not fit in %lld", (long long)part[i].seq->n_tokens, part[i].n_tokens, (long long)m->context);
+    for (int k = 0; k < part[i].n_tokens; k++)
+      if (part[i].token[k] < 0 || part[i].token[k] >= m->n_vocab) return err_new(ERR_LIMIT, "token %d: expected 0 to %lld", part[i].token[k], (long long)m->n_vocab - 1);
+    *n_tokens += part[i].n_tokens;
+  }
+  return *n_tokens <= m->chunk ? NULL : err_new(ERR_LIMIT, "%lld tokens in one step, at most %d fit", (long long)*n_tokens, m->chunk);
+}
+
+static int64_t set_inputs(Model *m, const StepPart *part, int n_parts) {
+  int64_t at = 0, n_rows = 0;
+  for (int i = 0; i < n_parts; i++) {
+    for (int k = 0; k < part[i].n_tokens; k++, at++) {
+      m->tokens[at] = part[i].token[k];
+      m->pos[at] = (int32_t)(part[i].seq->n_tokens + k);
+      if (part[i].want == 2 || (part[i].want == 1 && k + 1 == part[i].n_tokens)) m->rows[n_rows++] = (int32_t)at;
+    }
+  }
+  return n_rows;
+}
+
+static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows) {
+  Model *m = st->m;
+  for (int c = 0; c < m->n_calls; c++) {
+    if (c + 1 == m->n_calls && n_rows == 0) break;
+    TRY(add_jobs(st, &m->call[c], part, n_parts));
+  }
+  if (st->n_jobs > m->n_claims) {
+    m->n_claims = st->n_jobs + 256;
+    DevClaim *c = ARENA_ARRAY(m->arena, DevClaim, m->n_claims + 1);
+    m->claim = (DevClaim *)(((uintptr_t)c + 63) & ~(uintptr_t)63);
+  }
+  for (int i = 0; i < st->n_jobs; i++) atomic_store_explicit(&m->claim[i].next, 0, memory_order_relaxed);
+  dev_pool_run(m->pool, step_thread, st);
+  return NULL;
+}
+
+Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
+  int64_t n_tokens;
+  TRY(check_parts(m, part, n_parts, &n_tokens));
+  Step st = {.m = m, .arena = arena_new("step")};
+  int64_t n_rows = set_inputs(m, part, n_parts);
+  st.sym[0] = n_tokens;
+  st.sym[1] = n_rows;
+  Err *e = run_step(&st, part, n_parts, n_rows);
+  arena_free(st.arena);
+  if (e) return e;
+  for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
+  if (logits) *logits = m->logits;
+  if (stride) *stride = m->logits_stride;
+  return NULL;
+}
+
+/* ---- sequences ----------------------------------------------------------------------------------------------------- */
+Err *seq_new(Model *m, Seq **out) {
+  Seq *s = calloc(1, sizeof *s);
+  CHECK(s);
+  s->m = m;
+  Err *e = os_pages_alloc_small((size_t)m->state_bytes + 4096, &s->state);
+  if (e) {
+    free(s);
+    return err_wrap(e, "state of a sequence");
+  }
+  *out = s;
+  return NULL;
+}
+
+void seq_free(Seq *s) {
+  if (!s) return;
+  os_pages_free(&s->state);
+  free(s);
+}
+
+int64_t seq_n_tokens(const Seq *s) { return s->n_tokens; }
+
+void seq_truncate(Seq *s, int64_t n_tokens) {
+  CHECK(n_tokens >= 0 && n_tokens <= s->n_tokens, "cannot keep %lld tokens", (long long)n_tokens);
+  s->n_tokens = n_tokens;
+}

@@ -1,0 +1,120 @@
+/* The token loop: prompt ids in, text out as it becomes certain. A session remembers the ids whose state its sequence holds, so a prompt that
+   begins with them costs only the rest: the turns of a conversation, or the same question again. Whatever goes wrong between steps, held ids
+   and sequence agree. */
+#include <stdlib.h>
+#include "run/run.h"
+
+struct RunSession {
+  Model *model;
+  Seq *seq;
+  TextIds ids;             /* ids[0..seq_n_tokens) are held; past them, during a call, what comes next */
+};
+
+Err *run_session_new(Model *m, RunSession **out) {
+  RunSession *s = calloc(1, sizeof *s);
+  if (!s) return err_new(ERR_MEMORY, "session: %zu bytes", sizeof *s);
+  s->model = m;
+  Err *e = seq_new(m, &s->seq);
+  if (e) free(s);
+  else *out = s;
+  return e;
+}
+
+void run_session_free(RunSession *s) {
+  if (!s) return;
+  seq_free(s->seq);
+  text_ids_free(&s->ids);
+  free(s);
+}
+
+void run_result_free(RunResult *r) {
+  str_free(&r->text);
+  text_ids_free(&r->ids);
+  *r = (RunResult){0};
+}
+
+static bool cancelled(const RunRequest *q) { return q->cancel && *q->cancel; }
+
+/* Text that was just added to the result. False: stop. */
+static bool tell(const RunRequest *q, const RunResult *r, size_t n_before) {
+  return r->text.n == n_before || !q->on_text || q->on_text(q->ctx, r->text.p + n_before, r->text.n - n_before);
+}
+
+static Err *request_check(const RunSession *s, const RunRequest *q) {
+  int64_t context = model_context(s->model);
+  if (!q->n_prompt) return err_new(ERR_USAGE, "the prompt has no token");
+  for (int64_t i = 0; i < q->n_prompt; i++)
+    if (q->prompt[i] < 0 || q->prompt[i] >= model_n_vocab(s->model))
+      return err_new(ERR_LIMIT, "token %d of the prompt at %lld, expected 0 to %lld", q->prompt[i], (long long)i, (long long)model_n_vocab(s->model) - 1);
+  for (int i = 0; i < q->stops.n_stops; i++)
+    if (!q->stops.stop[i][0]) return err_new(ERR_USAGE, "a stop text is empty");
+  return q->n_prompt <= context ? NULL : err_new(ERR_LIMIT, "the prompt has %lld tokens, the context holds %lld (--context)", (long long)q->n_prompt, (long long)context);
+}
+
+/* Brings the ids to the prompt, keeping the beginning that is held. At least one token is left to read: its logits are what we are after. */
+static void rewind_to(RunSession *s, const RunRequest *q) {
+  int64_t same = 0, most = MIN(seq_n_tokens(s->seq), q->n_prompt - 1);
+  while (same < most && s->ids.p[same] == q->prompt[same]) same++;
+  seq_truncate(s->seq, same);
+  s->ids.n = (size_t)same;
+  for (int64_t i = same; i < q->n_prompt; i++) text_ids_add(&s->ids, q->prompt[i]);
+}
+
+/* Reads the ids not read yet, a chunk at a time; *logits of the last one, or unchanged where it was cancelled. */
+static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
+  int64_t total = (int64_t)s->ids.n, stride;
+  for (int64_t at; (at = seq_n_tokens(s->seq)) < total && !cancelled(q);) {
+    int n = (int)MIN(total - at, (int64_t)model_chunk(s->model));
+    bool last = at + n == total;
+    const float *l;
+    TRY(model_step(s->model, &(StepPart){s->seq, s->ids.p + at, n, last}, 1, &l, &stride));
+    if (last) *logits = l;
+  }
+  return NULL;
+}
+
+static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAnswer *answer, RunResult *r) {
+  const float *logits = NULL;
+  int64_t t_start = os_now_ns(), t_first = 0;
+  if (q->stops.max_tokens == 0) r->reason = RUN_LENGTH;
+  while (!r->reason) {
+    int32_t id;
+    TRY(read_on(s, q, &logits));
+    int64_t t_now = os_now_ns();
+    if (!t_first) t_first = t_now, r->prefill_ns = t_now - t_start;
+    r->decode_ns = t_now - t_first;
+    if (cancelled(q)) {
+      r->reason = RUN_CANCELLED;
+      break;
+    }
+    TRY(run_sampler_pick(sampler, logits, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
+    text_ids_add(&s->ids, id);
+    text_ids_add(&r->ids, id);
+    size_t n_before = r->text.n;
+    r->reason = run_answer_take(answer, id, &r->text);
+    if (!tell(q, r, n_before)) r->reason = RUN_CANCELLED;
+    else if (!r->reason && seq_n_tokens(s->seq) >= model_context(s->model)) r->reason = RUN_CONTEXT;
+  }
+  size_t n_before = r->text.n;
+  if (r->reason != RUN_STOP) run_answer_end(answer, &r->text);
+  if (r->reason != RUN_CANCELLED) tell(q, r, n_before);
+  return NULL;
+}
+
+Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
+  RunSampler *sampler;
+  RunAnswer answer;
+  RunResult r = {0};
+  TRY(request_check(s, q));
+  TRY(run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler));
+  rewind_to(s, q);
+  r.n_reused = seq_n_tokens(s->seq);
+  run_answer_init(&answer, q->vocab, &q->stops);
+  Err *e = loop(s, q, sampler, &answer, &r);
+  s->ids.n = (size_t)seq_n_tokens(s->seq);
+  run_answer_free(&answer);
+  run_sampler_free(sampler);
+  if (e) run_result_free(&r);
+  else *out = r;
+  return e;
+}

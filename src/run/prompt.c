@@ -1,0 +1,77 @@
+/* What a model's files say about answering: how a conversation becomes a prompt, which tokens end an answer, which settings its makers
+   recommend. In: an open view and its vocabulary. Nothing here knows a family: ends are found by looking at what the template writes. */
+#include <math.h>
+#include <string.h>
+#include "model/vocab.h"
+#include "run/run.h"
+
+static json_t *message(const char *role, const char *text) { return json_pack("{s:s, s:s}", "role", role, "content", text); }
+
+/* The template's text behind an assistant's message, appended to out. Nothing where there is no template or it refuses. */
+static void text_behind(Arena *a, const Weights *w, Str *out) {
+  static const char mark[] = "0lumen0mark0";
+  Str s = {0};
+  json_t *request = json_pack("{s:[o, o], s:{s:b}}", "messages", message("user", "a"), message("assistant", mark), "kwargs", "add_generation_prompt", 0);
+  Err *e = model_chat_render(a, w, request, &s);
+  const char *last = NULL;
+  for (const char *p = e || !s.n ? NULL : s.p; p && (p = strstr(p, mark)); p++) last = p;
+  if (last) str_add(out, last + strlen(mark));
+  json_decref(request);
+  err_free(e);
+  str_free(&s);
+}
+
+Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n) {
+  int32_t *named;
+  int n_named;
+  Str s = {0};
+  TextIds ids = {0};
+  TRY(model_vocab_ends(a, w, v, &named, &n_named));
+  int32_t *ends = ARENA_ARRAY(a, int32_t, (size_t)n_named + 1);
+  if (n_named) memcpy(ends, named, (size_t)n_named * sizeof *ends);
+  text_behind(a, w, &s);
+  size_t skip = s.n ? strspn(s.p, " \t\r\n") : 0;
+  Err *e = s.n > skip ? text_tokenize(v, s.p + skip, s.n - skip, 0, &ids) : NULL;
+  bool adds = !e && ids.n && text_vocab_is_special(v, ids.p[0]);
+  for (int i = 0; i < n_named; i++) adds = adds && ends[i] != ids.p[0];
+  if (adds) ends[n_named++] = ids.p[0];
+  text_ids_free(&ids);
+  str_free(&s);
+  if (!e) *out = ends, *n = n_named;
+  return e;
+}
+
+Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messages, TextIds *out) {
+  Str s = {0};
+  json_t *request = json_pack("{s:O}", "messages", messages);
+  Err *e = model_chat_render(a, w, request, &s);
+  if (!e) e = text_tokenize(v, s.n ? s.p : "", s.n, 0, out); /* the template writes BOS itself where the model wants it */
+  json_decref(request);
+  str_free(&s);
+  return e;
+}
+
+Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL, out); }
+
+/* The first of the keys that holds a number from lo to hi; else the value as it is. A file's odd recommendation is no error. */
+static double recommended(const Weights *w, const char *const key[2], double lo, double hi, double value) {
+  for (int i = 0; i < 2; i++) {
+    double x = NAN;
+    err_free(file_kv_float(w, key[i], &x));
+    if (x >= lo && x <= hi) return x;
+  }
+  return value;
+}
+
+RunSampling run_sampling_default(const Weights *w) {
+  RunSampling p = {.temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
+  static const char *const keys[][2] = {{"generation_config.temperature", "general.sampling.temp"}, {"generation_config.top_k", "general.sampling.top_k"},
+    {"generation_config.top_p", "general.sampling.top_p"}, {"generation_config.min_p", "general.sampling.min_p"},
+    {"generation_config.repetition_penalty", "general.sampling.penalty_repeat"}};
+  p.temperature = recommended(w, keys[0], 0, 100, p.temperature);
+  p.top_k = (int64_t)recommended(w, keys[1], 0, INT32_MAX, (double)p.top_k);
+  p.top_p = recommended(w, keys[2], 0, 1, p.top_p);
+  p.min_p = recommended(w, keys[3], 0, 1, p.min_p);
+  p.repeat_penalty = recommended(w, keys[4], 0.1, 10, p.repeat_penalty);
+  return p;
+}

@@ -1,0 +1,116 @@
+/* run: a model's answer. Samplers choose tokens, an answer turns them into text and knows when to stop, a session keeps what the model has
+   read so that the next prompt costs only its new part. No families, no formats, no threads. */
+#ifndef LUMEN_RUN_H
+#define LUMEN_RUN_H
+#include <jansson.h>
+#include "base/base.h"
+#include "file/file.h"
+#include "model/model.h"
+#include "text/text.h"
+
+/* ---- sampler.c: logits to a token, by the rows of samplers.def ---- */
+typedef struct RunBias { int32_t id; float add; } RunBias;
+typedef struct RunSampling {
+  double temperature;                /* 0: the largest logit */
+  int64_t top_k;                     /* 0: off */
+  double top_p;                      /* 1: off */
+  double min_p;                      /* 0: off */
+  double repeat_penalty;             /* 1: off; above 0 */
+  int64_t repeat_window;             /* tokens of prompt and answer it looks back at; 0: all */
+  double presence_penalty, frequency_penalty;  /* 0: off */
+  uint64_t seed;
+  const RunBias *bias; int n_biases; /* borrowed */
+} RunSampling;
+/* What holds where neither the user nor the model's files say. */
+#define RUN_TEMPERATURE 0.8
+#define RUN_TOP_K 40
+#define RUN_TOP_P 0.95
+#define RUN_MIN_P 0.05
+#define RUN_REPEAT_PENALTY 1.0
+#define RUN_REPEAT_WINDOW 64
+#define RUN_SAMPLING_GREEDY ((RunSampling){.top_p = 1, .repeat_penalty = 1})
+
+/* The 64 random bits of a position: they depend on the seed and the position alone. */
+uint64_t run_random(uint64_t seed, int64_t position);
+
+typedef struct RunSampler RunSampler;
+/* Fails: ERR_USAGE (a setting outside its range, named), ERR_MEMORY. p is copied, its bias is borrowed. */
+Err *run_sampler_new(const RunSampling *p, int64_t n_vocab, RunSampler **out);
+void run_sampler_free(RunSampler *s);        /* NULL is fine */
+/* logits[n_vocab] of the token at position n_context; context[n_context] are the ids before it, of which those from n_prompt on are the
+   answer's. The choice depends on these and the settings alone. Fails: ERR_FORMAT (a logit is NaN or +inf, or all are -inf). */
+Err *run_sampler_pick(RunSampler *s, const float *logits, const int32_t *context, int64_t n_context, int64_t n_prompt, int32_t *out);
+void run_sampler_help(FILE *f);              /* the order, a line each */
+
+/* ---- answer.c: tokens to text, and the end of it ---- */
+#define RUN_REASONS(X)                                                                 \
+  X(END, "end", "the model ended its answer")                                          \
+  X(STOP, "stop", "a stop text came up")                                               \
+  X(LENGTH, "length", "the answer has as many tokens as it may")                       \
+  X(CONTEXT, "context", "the context is full")                                         \
+  X(CANCELLED, "cancelled", "it was interrupted")
+typedef enum RunReason {
+  RUN_GOING = 0,
+#define RUN_REASON_(id, name, meaning) RUN_##id,
+  RUN_REASONS(RUN_REASON_)
+#undef RUN_REASON_
+} RunReason;
+const char *run_reason_name(RunReason r);
+const char *run_reason_meaning(RunReason r);
+
+typedef struct RunStops {
+  const int32_t *end; int n_ends;            /* tokens that end the answer and print nothing */
+  const char *const *stop; int n_stops;      /* texts that end it, not printed themselves; none empty */
+  int64_t max_tokens;                        /* below 0: no limit */
+} RunStops;
+
+/* What is printed is always whole characters and never the beginning of a stop text that may still come true. */
+typedef struct RunAnswer {
+  RunStops stops;                            /* borrowed */
+  TextDecoder decoder;
+  Str held;                                  /* text that may be the beginning of a stop text */
+  int64_t n_tokens;
+} RunAnswer;
+void run_answer_init(RunAnswer *a, const TextVocab *v, const RunStops *stops); /* run_answer_free it */
+void run_answer_free(RunAnswer *a);
+/* Takes the next token and appends the text that is now certain. END and STOP leave nothing held. */
+RunReason run_answer_take(RunAnswer *a, int32_t id, Str *out);
+void run_answer_end(RunAnswer *a, Str *out); /* appends what is still held: the answer ended for another reason */
+
+/* ---- prompt.c: what the model's files say about answering ---- */
+/* Tokens that end an answer: those the files name and, where there is a chat template, the special token it writes behind an assistant's
+   message. In the arena. */
+Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n);
+/* Appends the ids of the prompt for messages, an array of {role, content}. Fails: ERR_NOT_FOUND without a template, and as templates do. */
+Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messages, TextIds *out);
+/* Appends the ids of a text to be continued: with BOS where the model's vocabulary wants it. */
+Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out);
+/* The settings the model's files recommend (generation_config.json, general.sampling.*), ours where they are silent. Seed 0. */
+RunSampling run_sampling_default(const Weights *w);
+
+/* ---- generate.c: the loop ---- */
+typedef struct RunSession RunSession;        /* a sequence and the ids whose state it holds */
+Err *run_session_new(Model *m, RunSession **out);
+void run_session_free(RunSession *s);        /* NULL is fine */
+
+typedef struct RunRequest {
+  const TextVocab *vocab;
+  const int32_t *prompt; int64_t n_prompt;   /* the whole timeline: what the session holds of it already is not read again */
+  RunSampling sampling;
+  RunStops stops;
+  bool (*on_text)(void *ctx, const char *text, size_t n); /* n > 0 bytes, whole characters; false: stop. NULL is fine */
+  void *ctx;
+  const volatile int *cancel;                /* not 0: stop at the next token or chunk; NULL is fine */
+} RunRequest;
+typedef struct RunResult {
+  RunReason reason;
+  Str text;                                  /* all of it */
+  TextIds ids;                               /* all tokens, the end token included */
+  int64_t n_reused;                          /* of the prompt, held before */
+  int64_t prefill_ns, decode_ns;             /* until the first logits; from there to the last token */
+} RunResult;
+void run_result_free(RunResult *r);
+/* Fails: ERR_LIMIT (the prompt does not fit), ERR_USAGE (empty prompt or stop text, bad settings), ERR_FORMAT (broken logits), and as steps do.
+   Whatever happens, the session stays usable. */
+Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out);
+#endif

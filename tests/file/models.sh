@@ -1,0 +1,65 @@
+# lumen list, pull, rm, show: from a loopback server, into a folder of the test.
+. tests/lib.sh
+export LUMEN_HOME="$TEST_TMP/home"
+unset HF_TOKEN
+
+expect "list of nothing" 0 "$LUMEN" list
+empty "list of nothing prints nothing" "$out"
+has "list of nothing says how to get more" "$err" "lumen list --all"
+expect "list --json of nothing" 0 "$LUMEN" list --json
+is_json "list --json of nothing is an empty array" "$out" 'o == []'
+expect "list --all" 0 "$LUMEN" list --all
+has "list --all shows what can be fetched" "$out" "to fetch"
+expect "list --all --json" 0 "$LUMEN" list --all --json
+is_json "list --all --json" "$out" 'len(o) >= 1 and not any(m["here"] for m in o) and all(m["bytes"] > 0 for m in o)'
+expect "list takes no operand" 2 "$LUMEN" list x
+
+expect "show a file" 0 "$LUMEN" show tests/file/golden/model.gguf
+has "show prints metadata" "$out" 'general.architecture = "llama"'
+has "show cuts arrays and counts them" "$out" '"..."] ('
+has "show prints tensors" "$out" "token_embd.weight"
+expect "show a folder as JSON" 0 "$LUMEN" show --json tests/file/golden
+is_json "show --json" "$out" 'o["container"] == "safetensors" and len(o["tensors"]) == 30 and o["metadata"]["hidden_size"] == 64 and all(t["format"] == "bf16" for t in o["tensors"])'
+expect "show --json --all of a file" 0 "$LUMEN" show --json --all tests/file/golden/model.gguf
+is_json "show --json --all has whole arrays" "$out" 'len(o["metadata"]["tokenizer.ggml.tokens"]) == 512 and o["metadata"]["general.architecture"] == "llama"'
+expect "show what is not there" 1 "$LUMEN" show ./none.gguf
+has "show what is not there: why" "$err" "./none.gguf: no such file or directory"
+head -c 1000 tests/file/golden/model.gguf > "$TEST_TMP/cut.gguf"
+expect "show a truncated file" 1 "$LUMEN" show "$TEST_TMP/cut.gguf"
+has "show a truncated file: why" "$err" "truncated"
+expect "show nothing" 2 "$LUMEN" show
+
+expect "pull an unknown name" 1 "$LUMEN" pull no-such-model
+has "pull an unknown name: what to do" "$err" "lumen list --all"
+expect "pull a bad address" 2 "$LUMEN" pull hf:owner
+expect "pull without a name" 2 "$LUMEN" pull
+
+if command -v python3 >/dev/null && "$LUMEN" doctor --json 2>/dev/null | python3 -c 'import json,sys; sys.exit("libcurl" not in json.dumps(json.load(sys.stdin)))'; then
+  mkfifo "$TEST_TMP/stdin"
+  python3 tests/file/server.py < "$TEST_TMP/stdin" > "$TEST_TMP/port" &
+  exec 9> "$TEST_TMP/stdin"
+  for i in 1 2 3 4 5 6 7 8 9 10 20 30 40 50; do [ -s "$TEST_TMP/port" ] && break; sleep 0.1; done
+  export HF_ENDPOINT="http://127.0.0.1:$(cat "$TEST_TMP/port")" no_proxy=127.0.0.1
+  expect "pull" 0 "$LUMEN" pull hf:o/r/plain
+  has "pull prints the path" "$out" "$TEST_TMP/home/models/hf/o/r/plain"
+  empty "no bar off a terminal" "$err"
+  expect "pull again" 0 "$LUMEN" pull hf:o/r/plain
+  expect "list" 0 "$LUMEN" list --json
+  is_json "list shows it" "$out" 'len(o) == 1 and o[0]["name"] == "hf:o/r/plain" and o[0]["here"] and o[0]["bytes"] == 200000'
+  expect "show what is no model" 1 "$LUMEN" show hf:o/r/plain
+  has "show what is no model: why" "$err" 'expected "GGUF"'
+  expect "pull what is missing" 1 "$LUMEN" pull hf:o/r/missing
+  has "pull what is missing: why" "$err" "404"
+  expect "rm" 0 "$LUMEN" rm hf:o/r/plain
+  expect "rm again" 1 "$LUMEN" rm hf:o/r/plain
+  expect "list after rm" 0 "$LUMEN" list
+  empty "list after rm is empty" "$out"
+  exec 9>&-
+  wait
+else
+  skip "pull from a loopback server" "no python3"
+fi
+expect "rm nothing" 2 "$LUMEN" rm
+expect "rm of a path" 1 "$LUMEN" rm tests/file/golden/model.gguf
+[ -f tests/file/golden/model.gguf ] && ok "rm leaves files alone" || not_ok "rm leaves files alone" "it is gone"
+finish

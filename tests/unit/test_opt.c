@@ -1,0 +1,221 @@
+/* The lowering against itself: every op of std over every format, scheduled forms (lanes, register tiles, panels, packed weights) against
+   the plain scalar form over raw blocks, both run by the interpreter, bit for bit. Decoding against an independent decoder's goldens. */
+#include <math.h>
+#include "lang/lang.h"
+#include "opt/opt.h"
+#include "test.h"
+
+static uint64_t rng_state = 88172645463325252ull;
+static uint32_t rng(void) {
+  rng_state ^= rng_state << 13;
+  rng_state ^= rng_state >> 7;
+  rng_state ^= rng_state << 17;
+  return (uint32_t)(rng_state >> 16);
+}
+static float rng_f(void) { return (float)((int)(rng() % 2001) - 1000) / 500.0f; }
+
+typedef struct Mem { uint8_t *p; int64_t n; } Mem;
+typedef struct Run { TpPlan *plan; Mem *mem; Mem *packed; int64_t sym[8]; } Run;
+
+static void *alloc(int64_t n) {
+  void *p = calloc(1, (size_t)n + 256);
+  if (!p) abort();
+  return p;
+}
+
+/* Blocks of any format with sane small floats: random bytes, exponents of f16 fields pulled into range. */
+static void fill_blocks(const FormatForm *f, uint8_t *p, int64_t n_blocks) {
+  for (int64_t b = 0; b < n_blocks; b++) {
+    uint8_t *q = p + b * f->n_bytes;
+    for (int i = 0; i < f->n_bytes; i++) q[i] = (uint8_t)rng();
+    for (int k = 0; k < f->decl->n_fields; k++) {
+      const Field *fl = &f->decl->field[k];
+      for (int64_t i = 0; i < fl->count; i++) {
+        float v = rng_f();
+        uint16_t h = !strcmp(fl->elt, "f16") ? f32_to_f16(v / 8) : f32_to_bf16(v);
+        if (!strcmp(fl->elt, "f16") || !strcmp(fl->elt, "bf16")) memcpy(q + fl->offset + 2 * i, &h, 2);
+        if (!strcmp(fl->elt, "f32")) memcpy(q + fl->offset + 4 * i, &v, 4);
+      }
+    }
+  }
+}
+
+static void pack(Arena *a, const FormatForm *f, int64_t K, int64_t N, const uint8_t *raw, Mem *out) {
+  IrFn *fn;
+  Err *err = lower_pack(a, f, K, "pack", &fn);
+  EXPECT_OK(err);
+  if (err) return;
+  EXPECT_OK(ir_fn_verify(fn));
+  EXPECT_OK(opt_pipeline(fn));
+  PackLayout l = format_layout(f, K);
+  int64_t tiles = (N + 15) / 16, row = K / f->block * f->n_bytes;
+  *out = (Mem){alloc(tiles * l.tile_bytes), tiles * l.tile_bytes};
+  const void **base = alloc(tiles * 8);
+  int32_t *offs = alloc(tiles * 64);
+  for (int64_t t = 0; t < tiles; t++) {
+    base[t] = raw + t * 16 * row;
+    for (int64_t r = 0; r < 16; r++) offs[t * 16 + r] = (int32_t)((MIN(t * 16 + r, N - 1) - t * 16) * row);
+  }
+  void *args[3] = {base, offs, out->p};
+  uint8_t scratch[256];
+  uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)tiles, (uint64_t)(uintptr_t)scratch};
+  EXPECT_OK(ir_interp(fn, in, 4, NULL, 0, (int64_t)1 << 40));
+  free(base);
+  free(offs);
+}
+
+static void run_region(Arena *a, Run *r, int i, const Sched *s, bool through_passes) {
+  IrFn *fn;
+  int64_t scratch_bytes;
+  Err *err = lower_region(a, r->plan, i, s, r->plan->region[i].name, &fn, &scratch_bytes);
+  EXPECT_OK(err);
+  if (err) return;
+  EXPECT_OK(ir_fn_verify(fn));
+  if (through_passes) {
+    EXPECT_OK(opt_pipeline(fn));
+    EXPECT_OK(ir_fn_verify(fn));
+  }
+  const TpRegion *rg = &r->plan->region[i];
+  uint64_t *args = alloc(8 * (rg->n_args + 1));
+  for (int k = 0; k < rg->n_args; k++) {
+    int w = rg->arg[k];
+    if (w < 0) args[k] = (uint64_t)r->sym[~w];
+    else args[k] = (uint64_t)(uintptr_t)(r->plan->tp->buf[w].fmt && !r->plan->tp->buf[w].raw && !s->naive ? r->packed[w].p : r->mem[w].p);
+  }
+  void *scratch = alloc(scratch_bytes);
+  uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)region_items(r->plan, i, s, r->sym), (uint64_t)(uintptr_t)scratch};
+  EXPECT_OK(ir_interp(fn, in, 4, NULL, 0, (int64_t)1 << 40));
+  free(args);
+  free(scratch);
+}
+
+/* Fills inputs and weights of a plan, runs it in the plain form and with schedule s, compares buffer `out`. */
+static bool same_bits(Arena *a, Tp *tp, int out, const int64_t *sym, const int32_t *ints, const Sched *scheds, int n_scheds, const char *what) {
+  Run r = {0};
+  EXPECT_OK(tp_plan(tp, &r.plan));
+  if (!r.plan) return false;
+  memcpy(r.sym, sym, sizeof r.sym);
+  r.mem = alloc((int64_t)sizeof(Mem) * tp->n_bufs);
+  r.packed = alloc((int64_t)sizeof(Mem) * tp->n_bufs);
+  for (int b = 0; b < tp->n_bufs; b++) {
+    TpBuf *t = &tp->buf[b];
+    if (t->alias != b) continue;
+    int64_t K = 0, N = 0;
+    if (t->fmt) {
+      dx_is_int(tp->dag, t->dim[0], &N);
+      dx_is_int(tp->dag, t->dim[1], &K);
+      r.mem[b] = (Mem){alloc(N * K / t->fmt->block * t->fmt->n_bytes), 0};
+      fill_blocks(t->fmt, r.mem[b].p, N * K / t->fmt->block);
+      if (!t->raw) pack(a, t->fmt, K, N, r.mem[b].p, &r.packed[b]);
+      continue;
+    }
+    r.mem[b] = (Mem){alloc(tp_buf_bytes(tp, b, sym)), tp_buf_bytes(tp, b, sym)};
+    if (t->role == BUF_TEMP) continue;
+    for (int64_t i = 0; i < r.mem[b].n / ir_mem_bytes[t->mem]; i++) {
+      float v = rng_f();
+      uint16_t h = f32_to_f16(v);
+      if (t->mem == IR_M_f32) memcpy(r.mem[b].p + 4 * i, &v, 4);
+      if (t->mem == IR_M_f16) memcpy(r.mem[b].p + 2 * i, &h, 2);
+      if (t->mem == IR_M_i32) memcpy(r.mem[b].p + 4 * i, &ints[i % 64], 4);
+    }
+  }
+  Sched naive = {.naive = true, .lanes = 1, .tile = {1}, .n_tiles = 1};
+  uint8_t *want = NULL;
+  int64_t n = r.mem[out].n;
+  bool ok = true;
+  for (int k = -1; k < n_scheds; k++) {
+    if (tp->buf[out].role != BUF_STATE) memset(r.mem[out].p, 0, (size_t)n);
+    for (int i = 0; i < r.plan->n_regions; i++) run_region(a, &r, i, k < 0 ? &naive : &scheds[k], k >= 0);
+    if (k < 0) {
+      want = alloc(n);
+      memcpy(want, r.mem[out].p, (size_t)n);
+      continue;
+    }
+    /* rows are padded: compare what has a meaning */
+    int64_t rows = tp_buf_rows(tp, out, sym), stride = tp_row_elems(tp, out), len = 1, d;
+    for (int i = 1; i < tp->buf[out].n_dims; i++) if (dx_is_int(tp->dag, tp->buf[out].dim[i], &d)) len *= d;
+    int es = ir_mem_bytes[tp->buf[out].mem];
+    for (int64_t m = 0; m < rows && ok; m++)
+      for (int64_t i = 0; i < len && ok; i++)
+        if (memcmp(want + (m * stride + i) * es, r.mem[out].p + (m * stride + i) * es, (size_t)es)) {
+          ok = false;
+          EXPECT(false, "%s: schedule %d differs at [%lld][%lld]: %g, expected %g", what, k, (long long)m, (long long)i, (double)((float *)r.mem[out].p)[m * stride + i], (double)((float *)want)[m * stride + i]);
+        }
+  }
+  for (int b = 0; b < tp->n_bufs; b++) free(r.mem[b].p), free(r.packed[b].p);
+  free(want);
+  free(r.mem);
+  free(r.packed);
+  return ok;
+}
+
+static Module *std_module;
+
+static int f32_buf(Tp *tp, const char *name, BufRole role, Dx d0, Dx d1, Dx d2) {
+  TpBuf b = {.name = name, .role = role, .mem = IR_M_f32, .tag = -1};
+  Dx d[3] = {d0, d1, d2};
+  for (int i = 0; i < 3 && d[i]; i++) b.dim[b.n_dims++] = d[i];
+  return tp_buf(tp, b);
+}
+
+static void linear_case(const char *format, const char *precision, int M, int N, int K) {
+  Arena *a = arena_new("compile");
+  Tp *tp = tp_new(a, std_module, precision);
+  FormatForm *f;
+  EXPECT_OK(tp_form(tp, format, &f));
+  Dx m = dx_node(tp->dag, (DxNode){.kind = DX_SYM, .type = DT_INT, .ival = tp_sym(tp, "M")});
+  int x = f32_buf(tp, "x", BUF_INPUT, m, dx_int(tp->dag, K), 0);
+  int w = tp_buf(tp, (TpBuf){.name = "w", .role = BUF_WEIGHT, .fmt = f, .n_dims = 2, .dim = {dx_int(tp->dag, N), dx_int(tp->dag, K)}, .tag = 1});
+  int y = f32_buf(tp, "y", BUF_OUTPUT, m, dx_int(tp->dag, N), 0);
+  TpArg args[2] = {{.kind = TA_BUF, .buf = x}, {.kind = TA_BUF, .buf = w}};
+  EXPECT_OK(tp_call(tp, "linear", args, 2, &y, 1, NULL));
+  Sched s[4] = {{.lanes = 16, .tile = {4, 1}, .n_tiles = 2}, {.lanes = 8, .tile = {3, 1}, .n_tiles = 2, .stage = true}, {.lanes = 4, .tile = {1}, .n_tiles = 1}, {.lanes = 16, .tile = {2, 1}, .n_tiles = 2, .stage = true}};
+  int64_t sym[8] = {M};
+  int32_t ints[64] = {0};
+  char what[128];
+  snprintf(what, sizeof what, "%s %s M=%d N=%d K=%d", format, precision ? precision : "f32", M, N, K);
+  same_bits(a, tp, y, sym, ints, s, 4, what);
+  arena_free(a);
+}
+
+int main(void) {
+  Arena *a = arena_new("forever");
+  EXPECT_OK(lang_std_load(a, NULL, &std_module));
+  if (!std_module) return 1;
+  for (int i = 0; i < std_module->n_formats; i++) {
+    const FormatDecl *f = std_module->format[i];
+    char name[80];
+    snprintf(name, sizeof name, "linear over %s: scheduled equals plain", f->name);
+    TEST(name) {
+      int K = (int)MAX(f->block, 32) * 2;
+      linear_case(f->name, NULL, 5, 19, K);
+      linear_case(f->name, "int8", 5, 19, K);
+      linear_case(f->name, "int8", 1, 16, K);
+    }
+  }
+  TEST("attention and rope: scheduled equals plain") {
+    Arena *t = arena_new("compile");
+    Tp *tp = tp_new(t, std_module, NULL);
+    Dag *d = tp->dag;
+    Dx m = dx_node(d, (DxNode){.kind = DX_SYM, .type = DT_INT, .ival = tp_sym(tp, "M")});
+    int q = f32_buf(tp, "q", BUF_INPUT, m, dx_int(d, 4), dx_int(d, 24));
+    int pos = tp_buf(tp, (TpBuf){.name = "pos", .role = BUF_INPUT, .mem = IR_M_i32, .n_dims = 1, .dim = {m}, .tag = -1});
+    int k = tp_buf(tp, (TpBuf){.name = "k", .role = BUF_STATE, .mem = IR_M_f16, .n_dims = 4, .dim = {dx_int(d, 2), dx_int(d, 40), dx_int(d, 24), dx_int(d, 16)}, .tag = -1});
+    int v = tp_buf(tp, (TpBuf){.name = "v", .role = BUF_STATE, .mem = IR_M_f32, .n_dims = 3, .dim = {dx_int(d, 2), dx_int(d, 640), dx_int(d, 24)}, .tag = -1});
+    int freq = f32_buf(tp, "f", BUF_INPUT, dx_int(d, 10), 0, 0);
+    int cs[2] = {-1, -1}, qr = -1, y = f32_buf(tp, "y", BUF_OUTPUT, m, dx_int(d, 4), dx_int(d, 24));
+    TpArg ta[2] = {{.kind = TA_BUF, .buf = pos}, {.kind = TA_BUF, .buf = freq}};
+    EXPECT_OK(tp_call(tp, "rope_table", ta, 2, cs, 2, NULL));
+    TpArg ra[3] = {{.kind = TA_BUF, .buf = q}, {.kind = TA_BUF, .buf = cs[0]}, {.kind = TA_BUF, .buf = cs[1]}};
+    EXPECT_OK(tp_call(tp, "rope", ra, 3, &qr, 1, NULL));
+    TpArg aa[5] = {{.kind = TA_BUF, .buf = qr}, {.kind = TA_BUF, .buf = k}, {.kind = TA_BUF, .buf = v}, {.kind = TA_BUF, .buf = pos}, {.kind = TA_FLT, .fval = 0.2}};
+    EXPECT_OK(tp_call(tp, "attention", aa, 5, &y, 1, NULL));
+    Sched s[1] = {{.lanes = 16, .tile = {4, 1}, .n_tiles = 2}};
+    int64_t sym[8] = {4};
+    int32_t ints[64] = {0, 17, 530, 600};
+    same_bits(t, tp, y, sym, ints, s, 1, "attention");
+    arena_free(t);
+  }
+  arena_free(a);
+  TEST_MAIN_END();
+}
