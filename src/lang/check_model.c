@@ -308,10 +308,22 @@ static bool fit_variant(Graph *g, const OpDecl *o, const Expr *call, const GType
   return fits;
 }
 
+/* The call with the parameters' defaults in place of arguments left out at the end. */
+static const Expr *with_defaults(LangCtx *x, const Expr *e, const OpDecl *o) {
+  if (e->n_args >= o->n_params) return e;
+  Expr *full = ARENA_NEW(x->arena, Expr);
+  *full = *e;
+  full->arg = ARENA_ARRAY(x->arena, Expr *, (size_t)o->n_params);
+  if (e->n_args) memcpy(full->arg, e->arg, sizeof *e->arg * (size_t)e->n_args);
+  while (full->n_args < o->n_params && o->param[full->n_args].deflt) full->arg[full->n_args] = o->param[full->n_args].deflt, full->n_args++;
+  return full;
+}
+
 /* A call of an op: its variant's results. NULL and told when it does not fit. */
 static const OpDecl *check_op_call(Graph *g, const Expr *e, GType **out) {
   LangCtx *x = g->c->x;
   const OpDecl *o = lang_op(g->c->m, e->name, 0);
+  if (o) e = with_defaults(x, e, o);
   GType *arg = ARENA_ARRAY(x->arena, GType, (size_t)e->n_args);
   bool fine = true;
   for (int i = 0; i < e->n_args; i++) fine &= check_value(g, e->arg[i], &arg[i]);

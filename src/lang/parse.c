@@ -358,6 +358,7 @@ static Param parse_param(Parser *p, const char *what) {
   r.name = expect_name(p, what);
   expect(p, ":");
   r.type = parse_type(p);
+  if (accept(p, "=")) r.deflt = parse_expr(p);
   return r;
 }
 

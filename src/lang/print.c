@@ -126,6 +126,9 @@ static void print_params(const Param *p, int n, Str *out) {
   for (int i = 0; i < n; i++) {
     str_addf(out, "%s%s: ", i ? ", " : "", p[i].name);
     print_type(&p[i].type, out);
+    if (!p[i].deflt) continue;
+    str_add(out, " = ");
+    print_prec(p[i].deflt, 0, out);
   }
 }
 

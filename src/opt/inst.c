@@ -285,7 +285,12 @@ static Err *dim_mismatch(const Scope *s, const char *param, int i, Dx got, Dx wa
 }
 
 static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
-  if (n_args != op->n_params) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d", op->name, n_args, op->n_params);
+  TpArg more[16];
+  for (int i = n_args; i < op->n_params && op->param[i].deflt; i++, n_args++) {
+    if (arg != more) memcpy(more, arg, sizeof *arg * (size_t)MIN(n_args, 16)), arg = more;
+    if (i < 16) more[i] = op->param[i].deflt->kind == EX_INT ? (TpArg){.kind = TA_INT, .ival = op->param[i].deflt->ival} : (TpArg){.kind = TA_FLT, .fval = op->param[i].deflt->fval};
+  }
+  if (n_args != op->n_params || n_args > 16) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d (at most 16)", op->name, n_args, op->n_params);
   for (int i = 0; i < n_args; i++) {
     const Param *pa = &op->param[i];
     bool tensor = pa->type.n_dims > 0;
