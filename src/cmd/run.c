@@ -337,6 +337,9 @@ int cmd_run(int argc, char **argv) {
       Err *e = run(a, &o, &rest, &code);
       if (e) code = cmd_fail(argv[0], e);
     }
+  } else if (rest.help) {
+    puts("\nHow a token is chosen, in this order; then the likeliest wins (--temperature 0) or one is drawn:");
+    run_sampler_help(stdout);
   }
   arena_free(a);
   return code;
