@@ -7,6 +7,7 @@ typedef struct Need { int products; bool integer, coded; } Need;
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
+  if (!dag_walk_first(p->tp->dag, x)) return;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
     n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
@@ -21,6 +22,7 @@ Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape shape) 
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
+    dag_walk_begin(p->tp->dag);
     look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
     n.products += one.integer || one.coded;
     n.integer |= one.integer;

@@ -105,7 +105,7 @@ Err *model_plan_memory(Model *m) {
   }
   TRY(plan_states(m));
   TRY(plan_vars(m));
-  TRY(err_wrap(os_pages_alloc((size_t)temp + 4096, &m->temp), "work memory"));
+  TRY(err_wrap(os_pages_alloc_small((size_t)temp + 4096, &m->temp), "work memory"));
   m->tokens = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
   m->pos = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
   m->rows = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
@@ -299,7 +299,7 @@ Err *seq_new(Model *m, Seq **out) {
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;
-  Err *e = os_pages_alloc((size_t)m->state_bytes + 4096, &s->state);
+  Err *e = os_pages_alloc_small((size_t)m->state_bytes + 4096, &s->state);
   if (e) {
     free(s);
     return err_wrap(e, "state of a sequence");

@@ -581,9 +581,9 @@ static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   return ok && (c == 0 || c == 1);
 }
 
-bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   const DxNode *n = &e->d->node[x];
-  if (!(n->axes >> axis & 1)) return true;
+  if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return true;
   if (e->s.naive) return false;
   if (n->kind == DX_AXIS) return true;
   if (n->kind == DX_LOAD) return load_fits(e, n, axis, lanes);
@@ -596,6 +596,11 @@ bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   if (n->kind == DX_RED && (n->op != RED_CHAIN && n->op != RED_ISUM)) return false;
   if (n->kind == DX_RED && e->d->node[n->arg[0]].axes >> axis & 1) return false;
   if (n->kind == DX_OP && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false;
-  for (int i = 0; i < n->n_args; i++) if (!emit_lanes_fit(e, n->arg[i], axis, lanes)) return false;
+  for (int i = 0; i < n->n_args; i++) if (!lanes_fit(e, n->arg[i], axis, lanes)) return false;
   return true;
+}
+
+bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+  dag_walk_begin(e->d);
+  return lanes_fit(e, x, axis, lanes);
 }

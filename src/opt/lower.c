@@ -203,6 +203,7 @@ static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
 /* ---- contractions -------------------------------------------------------------------------------------------------- */
 static void find_panels(Emit *e, Dx x) {
   const DxNode *n = &e->d->node[x];
+  if (!dag_walk_first(e->d, x)) return;
   for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
   if (n->kind != DX_WGT || e->p->buf[n->ival].fmt->code < 0) return;
   Panel *p = &e->panel[n->ival];
@@ -247,6 +248,7 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
 static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   Loop tiles, subs;
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
+  dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);

@@ -37,7 +37,10 @@ typedef struct Dag {
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
+  uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
 } Dag;
+void dag_walk_begin(Dag *d);
+bool dag_walk_first(Dag *d, Dx x);         /* the first visit of this walk; walks do not nest */
 Dag *dag_new(Arena *a);
 Dx dx_int(Dag *d, int64_t v);
 Dx dx_flt(Dag *d, float v);
