@@ -128,7 +128,7 @@ static int64_t region_rows(const Section *s, int region, const int64_t *sym) {
 }
 
 static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, const Kern **out) {
-  KernShape shape = s->plan->region[region].contraction ? kern_shape(region_rows(s, region, sym)) : KERN_ONE;
+  KernShape shape = kern_shape(region_rows(s, region, sym));
   const Kern **k = &s->kern[region][shape];
   if (!*k) TRY(kern_region(m->kerns, s->plan, region, shape, k));
   *out = *k;

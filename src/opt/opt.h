@@ -164,6 +164,7 @@ typedef struct Sched {
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
+bool lower_shares_rows(Dag *d, const TpStmt *t);  /* a chain in it reads what does not depend on the row: rows in lockstep read it once */
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed, args[3] K blocks; items: tiles. */
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
