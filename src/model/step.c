@@ -55,7 +55,7 @@ static Err *plan_vars(Model *m) {
     for (int v = 0; v < m->n_vars; v++) {
       Var *x = &m->var[v];
       if (x->mem == IR_M_none) continue;
-      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = ROUND_UP(x->row_bytes / ir_mem_bytes[x->mem], 16);
+      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = tp_row_pad(x->row_bytes / ir_mem_bytes[x->mem], x->mem);
       for (int i = 0; i < 2; i++) {
         x->mem_at[i] = m->var_mem.p + total;
         total += ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
@@ -116,7 +116,7 @@ Err *model_plan_memory(Model *m) {
   const Var *r = &m->var[m->post->result];
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
-  m->logits_stride = ROUND_UP(m->n_vocab, 16);
+  m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
   return NULL;
 }
 

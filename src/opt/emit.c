@@ -162,7 +162,7 @@ static void buf_strides(const Emit *e, int buf, int64_t *stride) {
   int first = is_local(e, buf) ? e->r->n_par : 0;
   int64_t s = 1, d = 0;
   for (int i = b->n_dims - 1; i >= 0; i--) {
-    if (i == first && i < b->n_dims - 1) s = ROUND_UP(s, 16);
+    if (i == first && i < b->n_dims - 1) s = first ? ROUND_UP(s, 16) : tp_row_pad(s, b->mem);
     stride[i] = i < first ? 0 : s;
     if (i <= first) continue;
     CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);

@@ -111,7 +111,7 @@ typedef struct TpStmt {
   int buf; int n_index; Dx index[IR_MAX_DIMS];
   int n_axes; Dx extent[DX_BINDER];
   Dx rhs;
-  const char *text;         /* for traces */
+  const char *op, *text;    /* where it comes from, for traces */
 } TpStmt;
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
@@ -135,7 +135,9 @@ Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
 Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, int n_results, const char **variant);
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
-int64_t tp_row_elems(const Tp *p, int buf);                         /* padded */
+int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
+/* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
+int64_t tp_row_pad(int64_t n_elems, IrMem mem);
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);
 
 /* ---- region.c -------------------------------------------------------------------------------------------------------- */
@@ -146,7 +148,7 @@ typedef struct TpRegion {
   Dx par[DX_BINDER];        /* their extents; one that depends on data is replaced by its largest value and tested per item */
   int *arg; int n_args;     /* argument table of the function: buffer (alias root), or ~symbol */
   int phase;                /* regions of one phase do not depend on each other */
-  char *name;               /* for traces: targets of its statements */
+  char *name;               /* for traces: the ops its statements come from */
   uint64_t key;             /* equal keys: the same function */
 } TpRegion;
 typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;

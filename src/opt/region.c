@@ -484,7 +484,9 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
     for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
     collect_args(&l, t->rhs);
     if (pl->p->buf[t->buf].local < 0) add_arg(&l, root(pl->p, t->buf));
-    str_addf(&name, i ? "+%s" : "%s", t->text);
+    bool told = false;
+    for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
+    if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);
   }
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
@@ -533,7 +535,7 @@ void tp_plan_print(const TpPlan *plan, Str *out) {
     str_add(out, "\n");
     for (int k = 0; k < r->n_stmts; k++) {
       const TpStmt *t = &plan->tp->stmt[r->stmt[k]];
-      str_addf(out, "    %s%s[", t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
+      str_addf(out, "    %s.%s%s[", t->op, t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
       for (int x = 0; x < t->n_index; x++) {
         if (x) str_add(out, ", ");
         dx_print(plan->tp->dag, t->index[x], out);
