@@ -284,8 +284,7 @@ static void tile_rows(Emit *e, const TpRegion *r) {
 }
 
 /* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
-static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
-  IrRef done = zero64(e);
+static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
   e->lane_axis = 1;
   for (int i = 0; i < e->s.n_tiles; i++) {
     int T = e->s.tile[i];
@@ -303,6 +302,12 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
   e->lane_axis = -1;
 }
 
+static int64_t contraction_tiles(const Dag *d, const TpStmt *t) {
+  int64_t n = 0;
+  CHECK(dx_is_int(d, t->extent[1], &n), "a contraction's rows are not known");
+  return (n + PACK_ROWS - 1) / PACK_ROWS;
+}
+
 static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   Loop tiles, subs;
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
@@ -311,6 +316,13 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
+  IrRef from = zero64(e), to = M;
+  if (e->s.block_rows) { /* items run over the tiles of one block of rows, then the next block */
+    IrRef n_tiles = ir_const_i(&e->b, IR_T_i64, contraction_tiles(e->d, &e->p->stmt[r->stmt[0]])), rows = ir_const_i(&e->b, IR_T_i64, e->s.block_rows);
+    from = ir_op2(&e->b, IR_mul, ir_op2(&e->b, IR_udiv, e->tile, n_tiles), rows);
+    to = ir_op2(&e->b, IR_smin, M, ir_op2(&e->b, IR_add, from, rows));
+    e->tile = ir_op2(&e->b, IR_urem, e->tile, n_tiles);
+  }
   for (int b = 0; b < e->p->n_bufs; b++) if (e->panel[b].code || e->panel[b].value) emit_panel(e, b);
   if (e->lanes < PACK_ROWS) {
     loop_begin(e, &subs, ir_const_i(&e->b, IR_T_i64, PACK_ROWS / e->lanes), true, NULL, 0);
@@ -319,7 +331,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   e->axis[1] = lin_ref(e->tile, PACK_ROWS);
   if (e->sub) e->axis[1] = lin_add(e, e->axis[1], lin_ref(e->sub, e->lanes));
   e->axis[1].lane = 1;
-  all_rows(e, r, M);
+  all_rows(e, r, from, to);
   if (e->sub) loop_end(e, &subs, NULL);
   loop_end(e, &tiles, NULL);
   ir_ret(&e->b);
@@ -352,7 +364,7 @@ int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64
   for (int i = 0; i < (r->contraction ? 2 : r->n_par); i++) {
     Dx x = r->contraction ? t->extent[i] : r->par[i];
     int64_t ext = dx_is_int(d, x, &v) ? v : d->node[x].kind == DX_SYM ? sym[d->node[x].ival] : axis_bound(d, r, i);
-    if (r->contraction && !s->naive) n = i == 0 ? 1 : (ext + PACK_ROWS - 1) / PACK_ROWS;
+    if (r->contraction && !s->naive) n *= i == 0 ? (s->block_rows ? (ext + s->block_rows - 1) / s->block_rows : 1) : (ext + PACK_ROWS - 1) / PACK_ROWS;
     else n *= i == 0 ? ext / s->tile[0] + ext % s->tile[0] : ext;
   }
   return n;
