@@ -19,7 +19,7 @@ typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
   const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
   IrRef scratch;
-  IrRef *arg;                     /* loaded argument table, as TpRegion.arg */
+  IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
   int n_rows, row;                /* tile over axis 0: its value is axis[0] + row */
@@ -52,6 +52,7 @@ int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when co
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */
 IrRef buf_base(Emit *e, int buf);
 IrMem buf_mem(const Emit *e, int buf);
+IrRef emit_table(Emit *e, const FormatForm *f, int table);
 
 /* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
 typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;
