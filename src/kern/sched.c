@@ -7,6 +7,7 @@ typedef struct Need { int products; bool integer, coded; } Need;
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
+  if (!dag_walk_first(p->tp->dag, x)) return;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
     n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
@@ -17,10 +18,19 @@ static void look(const TpPlan *p, Dx x, Need *n) {
 Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
   Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
-  if (!r->contraction || shape == KERN_ONE) return s;
+  if (shape == KERN_ONE) return s;
+  if (!r->contraction) { /* a tile of rows in lockstep where that saves loads; its locals should stay in the first-level cache */
+    bool shares = false;
+    for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]]);
+    int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
+    if (shares) s.tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
+    if (s.tile[0] < 2) s.tile[0] = 1;
+    return s;
+  }
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
+    dag_walk_begin(p->tp->dag);
     look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
     n.products += one.integer || one.coded;
     n.integer |= one.integer;
