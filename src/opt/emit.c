@@ -156,10 +156,6 @@ static bool is_local(const Emit *e, int buf) { return e->p->buf[buf].local == e-
 
 IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg[arg_slot(e, buf_root(e, buf))]; }
 
-IrRef emit_table(Emit *e, const FormatForm *f, int table) {
-  return e->r ? e->arg[arg_slot(e, TP_TABLE + tp_table(e->p, f->dag->tab[table].data))] : e->arg[table];
-}
-
 /* Elements between neighbours along each dimension; 0 for those a local buffer does not keep. The outermost kept one is padded to 16. */
 static void buf_strides(const Emit *e, int buf, int64_t *stride) {
   const TpBuf *b = &e->p->buf[buf];

@@ -54,7 +54,6 @@ int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when co
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */
 IrRef buf_base(Emit *e, int buf);
 IrMem buf_mem(const Emit *e, int buf);
-IrRef emit_table(Emit *e, const FormatForm *f, int table);
 
 /* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
 typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;

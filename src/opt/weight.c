@@ -28,6 +28,15 @@ static bool split(Emit *e, Lin l, int64_t D, Lin *whole, int64_t *rest) {
 }
 
 /* ---- raw blocks ---------------------------------------------------------------------------------------------------- */
+/* The table's address: among the region's arguments, or among those of a packing or decoding function. */
+static IrRef emit_table(const Emit *e, const FormatForm *f, int table) {
+  if (!e->r) return e->arg[table];
+  int want = TP_TABLE + tp_table(e->p, f->dag->tab[table].data), i = 0;
+  while (i < e->r->n_args && e->r->arg[i] != want) i++;
+  CHECK(i < e->r->n_args, "region %s: table %s is no argument", e->r->name, f->dag->tab[table].decl->name);
+  return e->arg[i];
+}
+
 /* table[index]: lane by lane when the index is. */
 static IrRef lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
   IrRef base = emit_table(e, f, (int)n->ival);
