@@ -28,7 +28,7 @@ static void plan_temps(Model *m, Section *s) {
   for (int r = 0; r < s->plan->n_regions; r++)
     for (int k = 0; k < s->plan->region[r].n_args; k++) {
       int w = s->plan->region[r].arg[k];
-      if (w >= 0 && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
+      if (w >= 0 && w < TP_TABLE && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
     }
 }
 
@@ -67,6 +67,7 @@ static Err *plan_vars(Model *m) {
 }
 
 static void *bound_address(Model *m, const Section *s, int layer, int b) {
+  if (b >= TP_TABLE) return (void *)(uintptr_t)s->tp->table[b - TP_TABLE];
   const Bind *bd = &s->bind[b];
   const TpBuf *t = &s->tp->buf[b];
   switch (bd->kind) {
@@ -212,7 +213,7 @@ static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, cons
   sym[0] = part->n_tokens;
   for (int i = 0; i < rg->n_args; i++) {
     int b = rg->arg[i];
-    if (b < 0) continue;
+    if (b < 0 || b >= TP_TABLE) continue;
     const TpBuf *t = &s->tp->buf[b];
     if (s->bind[b].kind == BIND_STATE) args[i] = part->seq->state.p + st->m->state_off[c->layer * st->m->layer->n_states + s->bind[b].index];
     else if (t->n_dims && s->tp->dag->node[t->dim[0]].kind == DX_SYM && s->tp->dag->node[t->dim[0]].ival == 0)
