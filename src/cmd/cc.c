@@ -53,10 +53,12 @@ static Err *emit_spec(Cc *c, const KernCall *call) {
   KernSpec *s;
   TRY(kern_call_build(c->arena, c->module, call, c->o->precision, &s));
   KernShape shape = s->tp->n_syms == 0 ? KERN_ONE : s->sym[0] < 1 ? KERN_MANY : kern_shape(s->sym[0]);
+  DevCpu cpu;
+  dev_cpu_detect(&cpu);
   printf("; %s\n", s->text);
   for (int i = 0; i < s->plan->n_regions; i++) {
     const TpRegion *r = &s->plan->region[i];
-    Sched sched = kern_sched(c->target, s->plan, i, r->contraction ? shape : KERN_ONE);
+    Sched sched = kern_sched(c->target, cpu.l2_bytes ? cpu.l2_bytes : 512 << 10, s->plan, i, shape);
     IrFn *fn;
     int64_t scratch_bytes;
     TRY(lower_region(c->arena, s->plan, i, &sched, r->name, &fn, &scratch_bytes));

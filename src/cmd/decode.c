@@ -6,7 +6,7 @@
 #include "kern/kern.h"
 
 #define DECODE_ROWS(X, T)                                                                                       \
-  X(T, format, 'f', STR, "NAME", NULL, 0, 0, "the format of the blocks, as its text calls it: q4_k")            \
+  X(T, format, 'f', STR, "NAME", NULL, 0, 0, "the format of the blocks, as its text calls it")            \
   X(T, target, 0, STR, "NAME", NULL, 0, 0, "a target of `lumen doctor`; else the best of this machine")         \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats")
 OPT_DEFINE(DecodeOpts, DECODE_ROWS)
@@ -29,7 +29,8 @@ static Err *write_floats(const FormatForm *f, const Kern *k, const Str *in) {
   if (!out) return err_new(ERR_MEMORY, "no memory for %d blocks", CHUNK_BLOCKS);
   for (int64_t b = 0; b < n; b += CHUNK_BLOCKS) {
     int64_t now = MIN(n - b, (int64_t)CHUNK_BLOCKS);
-    void *args[2] = {in->p + b * f->n_bytes, out};
+    void *args[FORMAT_MAX_ARGS] = {in->p + b * f->n_bytes, out};
+    format_table_args(f, args);
     k->entry(args, 0, now, scratch);
     fwrite(out, sizeof *out, (size_t)(now * f->block), stdout); /* main looks at ferror */
   }

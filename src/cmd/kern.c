@@ -65,6 +65,7 @@ static void sched_text(const Sched *s, Str *out) {
   str_addf(out, "%d lanes, tiles of", s->lanes);
   for (int i = 0; i < s->n_tiles; i++) str_addf(out, " %d", s->tile[i]);
   str_add(out, s->stage ? " rows, weights unpacked once per tile" : " rows");
+  if (s->block_rows) str_addf(out, ", blocks of %d rows", s->block_rows);
 }
 
 static Err *print_kernels(Job *j, const Target *t) {
@@ -77,8 +78,8 @@ static Err *print_kernels(Job *j, const Target *t) {
     const TpRegion *r = &j->spec->plan->region[i];
     const Kern *kn;
     Str s = {0};
-    if ((e = kern_region(k, j->spec->plan, i, r->contraction ? shape_of(j) : KERN_ONE, &kn))) break;
-    if (r->contraction) sched_text(&kn->sched, &s);
+    if ((e = kern_region(k, j->spec->plan, i, shape_of(j), &kn))) break;
+    sched_text(&kn->sched, &s);
     if (!j->json) printf("  phase %d  %-12s %6zu bytes of code, %7lld of scratch, %6.2f ms  %s\n", r->phase, r->name, kn->code_bytes, (long long)kn->scratch_bytes, (double)kn->compile_ns * 1e-6, s.p ? s.p : "");
     else json_array_append_new(list, json_pack("{s:s, s:i, s:I, s:I, s:f, s:s}", "name", r->name, "phase", r->phase, "code_bytes", (json_int_t)kn->code_bytes, "scratch_bytes",
                                                (json_int_t)kn->scratch_bytes, "compile_ms", (double)kn->compile_ns * 1e-6, "schedule", s.p ? s.p : ""));

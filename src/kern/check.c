@@ -321,6 +321,7 @@ static int blocks_of(const Tp *p, int buf) {
 
 static void *address(const KernData *d, int what, bool packed) {
   if (what < 0) return (void *)(intptr_t)d->sym[~what];
+  if (what >= TP_TABLE) return (void *)(uintptr_t)d->tp->table[what - TP_TABLE];
   const TpBuf *t = &d->tp->buf[what];
   if (!t->fmt) return d->buf[what].p;
   return t->raw || !packed ? d->buf[blocks_of(d->tp, what)].p : d->packed[what].p;
@@ -339,6 +340,11 @@ static int spans_of(const KernData *d, IrSpan *s) {
   int n = 0;
   for (int b = 0; b < d->tp->n_bufs; b++)
     if (d->buf[b].map) s[n++] = (IrSpan){d->buf[b].p, d->buf[b].n, is_written(&d->tp->buf[b])};
+  for (int f = 0; f < d->tp->n_forms; f++)
+    for (int i = 0; i < d->tp->form[f]->dag->n_tabs; i++) {
+      const DxTable *t = &d->tp->form[f]->dag->tab[i];
+      s[n++] = (IrSpan){t->data, (size_t)(t->decl->n_values * ir_mem_bytes[t->mem]), false};
+    }
   return n;
 }
 
@@ -361,7 +367,7 @@ static Err *interp_region(KernData *d, Arena *tmp, int region, IrSpan *span, int
 
 Err *kern_data_interp(KernData *d) {
   Arena *tmp = arena_new("compile");
-  IrSpan *span = ARENA_ARRAY(tmp, IrSpan, d->tp->n_bufs + 2);
+  IrSpan *span = ARENA_ARRAY(tmp, IrSpan, d->tp->n_bufs + d->tp->n_forms * DX_MAX_TABLES + 2);
   int n = spans_of(d, span);
   Err *e = NULL;
   for (int i = 0; !e && i < d->plan->n_regions; i++) e = interp_region(d, tmp, i, span, n);
@@ -390,7 +396,8 @@ static Err *pack(KernData *d, Kerns *k, int buf) {
       memcpy(offs.p + 4 * (i * PACK_ROWS + r), &off, 4);
     }
   }
-  void *args[3] = {base.p, offs.p, d->packed[buf].p};
+  void *args[FORMAT_MAX_ARGS] = {base.p, offs.p, d->packed[buf].p};
+  format_table_args(t->fmt, args);
   kp->entry(args, 0, tiles, scratch.p);
   bool ok = band_front_ok(&d->packed[buf]) && band_front_ok(&base) && band_front_ok(&offs);
   band_free(&base);
@@ -406,8 +413,8 @@ Err *kern_data_prepare(KernData *d, Kerns *k, KernShape shape) {
   for (int i = 0; i < d->plan->n_regions; i++) {
     const TpRegion *r = &d->plan->region[i];
     for (int a = 0; a < r->n_args; a++)
-      if (r->arg[a] >= 0 && d->tp->buf[r->arg[a]].fmt && !d->tp->buf[r->arg[a]].raw) TRY(pack(d, k, r->arg[a]));
-    KernShape s = !r->contraction ? KERN_ONE : shape == KERN_N_SHAPES ? kern_shape(rows_of(d, r)) : shape;
+      if (r->arg[a] >= 0 && r->arg[a] < TP_TABLE && d->tp->buf[r->arg[a]].fmt && !d->tp->buf[r->arg[a]].raw) TRY(pack(d, k, r->arg[a]));
+    KernShape s = shape == KERN_N_SHAPES ? kern_shape(rows_of(d, r)) : shape;
     TRY(kern_region(k, d->plan, i, s, &job[i].k));
     job[i].args = args_of(d, r, true);
     job[i].n_items = region_items(d->plan, i, &job[i].k->sched, d->sym);
@@ -583,7 +590,7 @@ KernWork kern_data_work(const KernData *d) {
     }
     for (int i = 0; i < rg->n_args; i++) {
       int b = rg->arg[i];
-      if (b < 0 || seen[b] || d->tp->buf[b].role == BUF_TEMP) continue;
+      if (b < 0 || b >= TP_TABLE || seen[b] || d->tp->buf[b].role == BUF_TEMP) continue;
       seen[b] = true;
       w.n_bytes += operand_bytes(d, b);
       if (d->tp->buf[b].fmt) w.weight_bytes += operand_bytes(d, b);

@@ -31,16 +31,16 @@ Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out);   /*
 Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out);            /* lower_decode likewise */
 Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out);                           /* any function with the signature of opt.h; kept by its name */
 /* The schedule chosen for a region, by its structure and the target's registers; traced under sched. */
-Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape s);
+Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape s);
 
 /* spec.c: one call of an op as a line of text, 'OP parameter=type[dim,..] parameter=number ..':
 
-     linear w=q4_k[4096,4096] x=f32[1,4096]          attention q=f32[4,8,64] k=f16[2,40,64,16] v=f16[2,640,64] pos=i32[4]=600 scale=0.125
+     OP w=FORMAT[4096,4096] x=f32[1,4096]          OP q=f32[4,8,64] k=f16[2,40,64,16] v=f16[2,640,64] pos=i32[4]=600 scale=0.125
 
    type: an element type, or a format where the op's text has a capital letter. A dimension that the op uses only as number of rows (first
    dimension, never of weights) is a symbol of the program, as in models: the same kernels run for any number of rows. It may be given a name
    instead of a number; its value is then not known. =N behind an i32 tensor: its elements count up to N; else they are random but valid.
-   Results need naming only where their type is a capital letter: keep .. k=f16[..]. */
+   Results need naming only where their type is a capital letter: k=f16[..]. */
 enum { KERN_MAX_ITEMS = 16, KERN_MAX_SYMS = 8 };
 typedef struct KernItem {
   const char *name, *elt;            /* elt NULL: a number */

@@ -55,7 +55,8 @@ static Err *decode_values(Model *m, ModelTensor *t) {
   }
   const Kern *k;
   TRY(kern_decode(m->kerns, t->form, &k));
-  void *args[2] = {(void *)(uintptr_t)f->p, t->values};
+  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)f->p, t->values};
+  format_table_args(t->form, args);
   uint8_t scratch[256];
   k->entry(args, 0, f->n_elems / t->form->block, scratch);
   return NULL;
@@ -126,7 +127,7 @@ static Err *row_map(Model *m, const TensorDecl *d, int64_t n, RowMap *maps, int 
   return NULL;
 }
 
-typedef struct PackJob { const Kern *k; void *args[3]; int64_t n_tiles; } PackJob;
+typedef struct PackJob { const Kern *k; void *args[FORMAT_MAX_ARGS]; int64_t n_tiles; } PackJob;
 typedef struct PackRun { PackJob *job; int n_jobs; DevClaim *claim; } PackRun;
 
 static void pack_thread(void *ctx, int thread, int n_threads) {
@@ -162,6 +163,7 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
   job->args[0] = (void *)base;
   job->args[1] = offs;
   job->args[2] = t->packed;
+  format_table_args(t->form, job->args);
   job->n_tiles = tiles;
   return NULL;
 }
