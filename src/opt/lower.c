@@ -152,7 +152,7 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: blocks of weights along an axis of unknown length", t->text));
   Loop l;
-  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, t->extent[axis]));
+  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : emit_row_bound(e, t->extent[axis], IR_smax);
   if (fixed && ext % unit) emit_fail(e, err_new(ERR_SHAPE, "%s: %lld is not a multiple of the block of %lld", t->text, (long long)ext, (long long)unit));
   loop_begin(e, &l, n, false, NULL, 0);
   for (int64_t u = 0; u < unit; u++) {
