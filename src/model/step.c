@@ -5,8 +5,9 @@
 #include <string.h>
 #include "model/priv.h"
 
-typedef struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; } Job;
-typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; Arena *arena; int64_t sym[16]; } Step;
+typedef struct Job Job;
+struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; int64_t t_ns; }; /* t_ns: only when traced */
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; Spent *spent; } Step; /* spent: NULL unless traced */
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 static void max_syms(const Model *m, int64_t *sym) {
@@ -28,7 +29,7 @@ static void plan_temps(Model *m, Section *s) {
   for (int r = 0; r < s->plan->n_regions; r++)
     for (int k = 0; k < s->plan->region[r].n_args; k++) {
       int w = s->plan->region[r].arg[k];
-      if (w >= 0 && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
+      if (w >= 0 && w < TP_TABLE && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
     }
 }
 
@@ -55,7 +56,7 @@ static Err *plan_vars(Model *m) {
     for (int v = 0; v < m->n_vars; v++) {
       Var *x = &m->var[v];
       if (x->mem == IR_M_none) continue;
-      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = ROUND_UP(x->row_bytes / ir_mem_bytes[x->mem], 16);
+      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = tp_row_pad(x->row_bytes / ir_mem_bytes[x->mem], x->mem);
       for (int i = 0; i < 2; i++) {
         x->mem_at[i] = m->var_mem.p + total;
         total += ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
@@ -67,6 +68,7 @@ static Err *plan_vars(Model *m) {
 }
 
 static void *bound_address(Model *m, const Section *s, int layer, int b) {
+  if (b >= TP_TABLE) return (void *)(uintptr_t)s->tp->table[b - TP_TABLE];
   const Bind *bd = &s->bind[b];
   const TpBuf *t = &s->tp->buf[b];
   switch (bd->kind) {
@@ -87,6 +89,7 @@ static void add_call(Model *m, Section *s, int layer) {
   c->section = s;
   c->layer = layer;
   c->args = ARENA_ARRAY(m->arena, void **, s->plan->n_regions + 1);
+  c->seq = ARENA_ARRAY(m->arena, SeqArgs, s->plan->n_regions + 1);
   for (int r = 0; r < s->plan->n_regions; r++) {
     const TpRegion *rg = &s->plan->region[r];
     c->args[r] = ARENA_ARRAY(m->arena, void *, rg->n_args + 1);
@@ -116,7 +119,7 @@ Err *model_plan_memory(Model *m) {
   const Var *r = &m->var[m->post->result];
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
-  m->logits_stride = ROUND_UP(m->n_vocab, 16);
+  m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
   return NULL;
 }
 
@@ -128,7 +131,7 @@ static int64_t region_rows(const Section *s, int region, const int64_t *sym) {
 }
 
 static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, const Kern **out) {
-  KernShape shape = s->plan->region[region].contraction ? kern_shape(region_rows(s, region, sym)) : KERN_ONE;
+  KernShape shape = kern_shape(region_rows(s, region, sym));
   const Kern **k = &s->kern[region][shape];
   if (!*k) TRY(kern_region(m->kerns, s->plan, region, shape, k));
   *out = *k;
@@ -156,6 +159,8 @@ static void run_job(Model *m, Job *j, int i, int thread) {
   while (dev_claim(&m->claim[i], chunk, j->n_items, &a, &b)) j->k->entry(j->args, a, b, scratch);
 }
 
+static int64_t traced_now(const Step *s) { return s->spent ? os_now_ns() : 0; }
+
 static void step_thread(void *ctx, int thread, int n_threads) {
   Step *s = ctx;
   (void)n_threads;
@@ -165,23 +170,34 @@ static void step_thread(void *ctx, int thread, int n_threads) {
     while (!s->job[end].last_of_phase) end++;
     if (s->job[i].serial) {
       if (dev_barrier_last(s->m->pool)) {
-        for (int k = i; k <= end; k++) s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
+        for (int k = i; k <= end; k++) {
+          int64_t t = traced_now(s);
+          s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
+          s->job[k].t_ns = traced_now(s) - t;
+        }
         dev_barrier_release(s->m->pool);
       }
       running = false;
     } else {
       if (running) dev_barrier(s->m->pool);
-      for (int k = i; k <= end; k++) run_job(s->m, &s->job[k], k, thread);
+      for (int k = i; k <= end; k++) {
+        int64_t t = traced_now(s);
+        run_job(s->m, &s->job[k], k, thread);
+        if (thread == 0) s->job[k].t_ns = traced_now(s) - t;
+      }
       running = true;
     }
     i = end + 1;
   }
 }
 
-static void **copy_args(Step *st, const TpRegion *rg, void **args) {
-  void **c = ARENA_ARRAY(st->arena, void *, rg->n_args + 1);
-  memcpy(c, args, sizeof(void *) * (size_t)rg->n_args);
-  return c;
+/* The argument table of one sequence's run of a region: made when a step first has that many sequences, kept for good. */
+static void **seq_args(Step *st, const Call *c, int region, int part) {
+  const TpRegion *rg = &c->section->plan->region[region];
+  SeqArgs *s = &c->seq[region];
+  while (s->n <= part) PUSH(st->m->arena, s->part, s->n, s->cap, ARENA_ARRAY(st->m->arena, void *, rg->n_args + 1));
+  memcpy(s->part[part], c->args[region], sizeof(void *) * (size_t)rg->n_args);
+  return s->part[part];
 }
 
 static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
@@ -189,20 +205,20 @@ static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
 }
 
 static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
-  PUSH(st->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
+  PUSH(st->m->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
 }
 
 /* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
-static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int64_t first_row) {
+static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int nth, int64_t first_row) {
   const Section *s = c->section;
   const TpRegion *rg = &s->plan->region[region];
-  void **args = copy_args(st, rg, c->args[region]);
+  void **args = seq_args(st, c, region, nth);
   int64_t sym[16];
   memcpy(sym, st->sym, sizeof sym);
   sym[0] = part->n_tokens;
   for (int i = 0; i < rg->n_args; i++) {
     int b = rg->arg[i];
-    if (b < 0) continue;
+    if (b < 0 || b >= TP_TABLE) continue;
     const TpBuf *t = &s->tp->buf[b];
     if (s->bind[b].kind == BIND_STATE) args[i] = part->seq->state.p + st->m->state_off[c->layer * st->m->layer->n_states + s->bind[b].index];
     else if (t->n_dims && s->tp->dag->node[t->dim[0]].kind == DX_SYM && s->tp->dag->node[t->dim[0]].ival == 0)
@@ -221,7 +237,7 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     TRY(region_kernel(st->m, s, r, st->sym, &k));
     if (s->per_seq[r]) {
       int64_t row = 0;
-      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], row);
+      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], i, row);
     } else {
       set_syms(rg, c->args[r], st->sym);
       add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
@@ -264,6 +280,7 @@ static int64_t set_inputs(Model *m, const StepPart *part, int n_parts) {
 
 static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows) {
   Model *m = st->m;
+  int64_t t0 = traced_now(st);
   for (int c = 0; c < m->n_calls; c++) {
     if (c + 1 == m->n_calls && n_rows == 0) break;
     TRY(add_jobs(st, &m->call[c], part, n_parts));
@@ -274,21 +291,43 @@ static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows
     m->claim = (DevClaim *)(((uintptr_t)c + 63) & ~(uintptr_t)63);
   }
   for (int i = 0; i < st->n_jobs; i++) atomic_store_explicit(&m->claim[i].next, 0, memory_order_relaxed);
+  if (st->spent) st->spent->build_ns += os_now_ns() - t0;
   dev_pool_run(m->pool, step_thread, st);
   return NULL;
+}
+
+static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
+  Spent *s = st->spent;
+  s->n_steps++;
+  s->n_tokens += n_tokens;
+  s->t_ns += t_ns;
+  for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
+}
+
+enum { HUGE_FROM = 1024 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
+
+static void seq_grow(Seq *s, int n_tokens) {
+  s->n_tokens += n_tokens;
+  if (s->huge || s->n_tokens < HUGE_FROM) return;
+  s->huge = true;
+  os_pages_make_huge(&s->state);
 }
 
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
   int64_t n_tokens;
   TRY(check_parts(m, part, n_parts, &n_tokens));
-  Step st = {.m = m, .arena = arena_new("step")};
+  Step st = {.m = m, .job = m->job, .cap_jobs = m->cap_jobs}; /* the list's memory is kept from step to step: a warm step allocates nothing */
   int64_t n_rows = set_inputs(m, part, n_parts);
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
+  if (trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
+  int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
-  arena_free(st.arena);
+  if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);
+  m->job = st.job;
+  m->cap_jobs = st.cap_jobs;
   if (e) return e;
-  for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
+  for (int i = 0; i < n_parts; i++) seq_grow(part[i].seq, part[i].n_tokens);
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;
   return NULL;

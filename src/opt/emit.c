@@ -162,7 +162,7 @@ static void buf_strides(const Emit *e, int buf, int64_t *stride) {
   int first = is_local(e, buf) ? e->r->n_par : 0;
   int64_t s = 1, d = 0;
   for (int i = b->n_dims - 1; i >= 0; i--) {
-    if (i == first && i < b->n_dims - 1) s = ROUND_UP(s, 16);
+    if (i == first && i < b->n_dims - 1) s = first ? ROUND_UP(s, 16) : tp_row_pad(s, b->mem);
     stride[i] = i < first ? 0 : s;
     if (i <= first) continue;
     CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
@@ -300,12 +300,15 @@ static Vals emit_op_node(Emit *e, Dx x) {
 static Vals emit_load(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
   int buf = (int)n.ival;
-  if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) return e->local[buf].val;
+  if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) {
+    Vals v = e->local[buf].val;
+    return e->n_rows == 1 && v.n > 1 ? (Vals){1, v.vec, v.v + e->tile_row} : v;
+  }
   int rows = in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
-  int64_t off = is_local(e, buf) ? e->local[buf].off : 0;
   for (int k = 0; k < rows; k++) {
     e->row = k;
+    int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
     if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
@@ -422,7 +425,46 @@ static void steps(Emit *e, const DxNode *red, Lin first, int64_t n, Vals *acc) {
   e->axis[axis] = saved;
 }
 
-enum { UNROLL_WHOLE = 64, UNROLL = 8 };
+enum { UNROLL_WHOLE = 64, UNROLL_CHAIN = 16, UNROLL = 8 };
+
+/* The least or greatest over the tile's rows of an integer that depends on the row. */
+IrRef emit_row_bound(Emit *e, Dx x, IrOp op) {
+  IrRef r = 0;
+  for (int k = 0; k < e->n_rows; k++) {
+    e->row = k;
+    IrRef v = lin_value(e, lin_of(e, x));
+    r = r ? ir_op2(&e->b, op, r, v) : v;
+  }
+  e->row = 0;
+  return r;
+}
+
+/* Rows of different lengths: together as far as all go, then each keeps its sum once past its end. */
+static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
+  int axis = (int)n->ival;
+  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0));
+  IrRef most = emit_row_bound(e, n->arg[0], IR_smax), len[MAX_TILE_ROWS];
+  for (int k = 0; k < acc.n; k++) {
+    e->row = k;
+    len[k] = lin_value(e, lin_of(e, n->arg[0]));
+  }
+  e->row = 0;
+  Loop l;
+  loop_begin(e, &l, least, false, acc.v, acc.n);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  steps(e, n, lin_ref(l.iv, 1), 1, &acc);
+  loop_end(e, &l, acc.v);
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, most, least), false, l.carried, acc.n);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  IrRef at = ir_op2(&e->b, IR_add, least, l.iv);
+  Lin saved = e->axis[axis];
+  steps(e, n, lin_ref(at, 1), 1, &acc);
+  e->axis[axis] = saved;
+  for (int k = 0; k < acc.n; k++) acc.v[k] = ir_op3(&e->b, IR_select, ir_cmp(&e->b, IR_icmp, IR_P_lt, at, len[k]), acc.v[k], l.carried[k]);
+  loop_end(e, &l, acc.v);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  return acc;
+}
 
 /* One accumulator per row (and lane), increasing order. */
 static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
@@ -435,10 +477,11 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
   if (fixed && unit < UNROLL && vec) unit = ROUND_UP(UNROLL, unit);
-  if (fixed && (ext <= unit || (n.op == RED_ISUM && ext <= UNROLL_WHOLE))) {
+  if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }
+  if (!fixed && in_rows(e, n.arg[0])) return reduce_ragged(e, &n, acc);
   IrRef count = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, n.arg[0]));
   Loop l;
   loop_begin(e, &l, count, false, acc.v, acc.n);

@@ -58,6 +58,12 @@ int tp_view(Tp *p, int buf, const Dx *dim, int n_dims) {
   return p->n_bufs - 1;
 }
 
+int tp_table(Tp *p, const void *data) {
+  for (int i = 0; i < p->n_tables; i++) if (p->table[i] == data) return i;
+  PUSH(p->arena, p->table, p->n_tables, p->cap_tables, data);
+  return p->n_tables - 1;
+}
+
 Err *tp_form(Tp *p, const char *format, FormatForm **out) {
   for (int i = 0; i < p->n_forms; i++) {
     if (!strcmp(p->form[i]->decl->name, format)) { *out = p->form[i]; return NULL; }
@@ -85,10 +91,15 @@ int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym) {
   return b->n_dims == 0 ? 1 : d->kind == DX_INT ? d->ival : sym[d->ival];
 }
 
+int64_t tp_row_pad(int64_t n_elems, IrMem mem) {
+  int64_t n = ROUND_UP(n_elems, 16), bytes = ir_mem_bytes[mem];
+  return n * bytes % 1024 == 0 ? n + 64 / bytes : n;
+}
+
 int64_t tp_row_elems(const Tp *p, int buf) {
   const TpBuf *b = &p->buf[buf];
   if (b->n_dims < 2) return 1;
-  return ROUND_UP(buf_dim_product(p, b, 1, NULL), 16);
+  return tp_row_pad(buf_dim_product(p, b, 1, NULL), b->mem);
 }
 
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {
@@ -400,6 +411,7 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
   t.buf = buf;
   t.text = st->name;
+  t.op = s->op;
   PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
   return NULL;
 }

@@ -442,6 +442,8 @@ static void collect_args(ArgList *l, Dx x) {
   if (!dag_walk_first(l->pl->d, x)) return;
   if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
   if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, root(l->pl->p, (int)n->ival));
+  const FormatForm *f = n->kind == DX_WGT ? l->pl->p->buf[n->ival].fmt : NULL;
+  for (int i = 0; f && i < f->dag->n_tabs; i++) add_arg(l, TP_TABLE + tp_table(l->pl->p, f->dag->tab[i].data));
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
 }
 
@@ -484,7 +486,9 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
     for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
     collect_args(&l, t->rhs);
     if (pl->p->buf[t->buf].local < 0) add_arg(&l, root(pl->p, t->buf));
-    str_addf(&name, i ? "+%s" : "%s", t->text);
+    bool told = false;
+    for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
+    if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);
   }
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
@@ -529,11 +533,11 @@ void tp_plan_print(const TpPlan *plan, Str *out) {
   for (int i = 0; i < plan->n_regions; i++) {
     const TpRegion *r = &plan->region[i];
     str_addf(out, "phase %d region %d %s: %s, %d parallel axes, %d statements, args", r->phase, i, r->name, r->contraction ? "contraction" : "rows", r->n_par, r->n_stmts);
-    for (int k = 0; k < r->n_args; k++) str_addf(out, r->arg[k] >= 0 ? " b%d" : " S%d", r->arg[k] >= 0 ? r->arg[k] : ~r->arg[k]);
+    for (int k = 0; k < r->n_args; k++) str_addf(out, r->arg[k] >= TP_TABLE ? " T%d" : r->arg[k] >= 0 ? " b%d" : " S%d", r->arg[k] >= TP_TABLE ? r->arg[k] - TP_TABLE : r->arg[k] >= 0 ? r->arg[k] : ~r->arg[k]);
     str_add(out, "\n");
     for (int k = 0; k < r->n_stmts; k++) {
       const TpStmt *t = &plan->tp->stmt[r->stmt[k]];
-      str_addf(out, "    %s%s[", t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
+      str_addf(out, "    %s.%s%s[", t->op, t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
       for (int x = 0; x < t->n_index; x++) {
         if (x) str_add(out, ", ");
         dx_print(plan->tp->dag, t->index[x], out);
