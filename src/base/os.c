@@ -246,10 +246,10 @@ size_t os_peak_rss_bytes(void) {
   return getrusage(RUSAGE_SELF, &u) ? 0 : (size_t)u.ru_maxrss * 1024;
 }
 
-Err *os_pages_alloc(size_t n_bytes, Pages *out) {
+static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (n_bytes > SIZE_MAX / 2) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, more than an address space holds", n_bytes);
-  bool large = n_bytes >= HUGE_BYTES;
+  bool large = allow_huge && n_bytes >= HUGE_BYTES;
   size_t want = ROUND_UP(MAX(n_bytes, (size_t)1), page), slack = large ? HUGE_BYTES : 0;
   uint8_t *p = mmap(NULL, want + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, the system refuses: %s", n_bytes, strerror(errno));
@@ -263,6 +263,9 @@ Err *os_pages_alloc(size_t n_bytes, Pages *out) {
   *out = (Pages){p, want};
   return NULL;
 }
+
+Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
+Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
 
 void os_pages_free(Pages *p) {
   if (p->p) munmap(p->p, p->n_bytes);

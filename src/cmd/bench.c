@@ -35,14 +35,20 @@ typedef struct Bench {
 static double per_second(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
 static double ms(int64_t t_ns) { return (double)t_ns * 1e-6; }
 
-/* Reads a file so that it is in memory; a folder's files one by one are the model's own to find, so they warm while it opens. */
-static void warm(const char *path) {
+/* Reads the model's files so that they are in memory. */
+static Err *warm(Arena *a, const char *path) {
   enum { CHUNK = 1 << 20 };
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  Weights *w;
+  TRY(cmd_weights_open(a, path, &w));
   char *chunk = malloc(CHUNK);
-  if (fd >= 0 && chunk) while (read(fd, chunk, CHUNK) > 0) continue;
+  for (int i = 0; chunk && i < w->n_files; i++) {
+    int fd = open(w->file[i], O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && read(fd, chunk, CHUNK) > 0) continue;
+    if (fd >= 0) close(fd);
+  }
   free(chunk);
-  if (fd >= 0) close(fd);
+  file_weights_close(w);
+  return NULL;
 }
 
 /* ---- the speed of memory ---- */
@@ -194,7 +200,7 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
     return err_new(ERR_USAGE, "--context: %lld, expected at least %lld for the prompt and what is generated", (long long)options.context, (long long)(o->prompt + o->generate));
   TRY(cmd_model_locate(a, name, &path));
   int64_t t = os_now_ns();
-  warm(path);
+  TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;
   TRY(model_open(path, &options, &b.m));
   Err *e = measure(&b, a, warm_ns);

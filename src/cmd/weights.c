@@ -9,6 +9,6 @@ static bool no_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat 
 
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out) {
   const char *path;
-  TRY(file_model_path(a, model, &path));
+  TRY(cmd_model_locate(a, model, &path));
   return file_weights_open(a, path, no_format, NULL, out);
 }

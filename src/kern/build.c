@@ -11,7 +11,7 @@ struct Kerns {
   DevCode *code;
   KernKey **built; int n_built, cap_built;
   int64_t compile_ns;
-  size_t code_bytes;
+  size_t code_bytes, l2_bytes;
 };
 
 KernShape kern_shape(int64_t n_rows) { return n_rows == 1 ? KERN_ONE : n_rows <= 12 ? KERN_FEW : KERN_MANY; }
@@ -24,6 +24,9 @@ Err *kern_set_new(const Target *t, bool perf_map, Kerns **out) {
   Kerns *k = calloc(1, sizeof *k);
   CHECK(k);
   *k = (Kerns){.arena = arena_new("model"), .target = t, .code = dev_code_new(perf_map)};
+  DevCpu dev;
+  dev_cpu_detect(&dev);
+  k->l2_bytes = dev.l2_bytes ? dev.l2_bytes : 512 << 10;
   *out = k;
   return NULL;
 }
@@ -85,12 +88,12 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
 }
 
 static uint64_t sched_key(const Sched *s, uint64_t h) {
-  int v[8] = {s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  int v[9] = {s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
   return hash_bytes(v, sizeof v, h);
 }
 
 Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const Kern **out) {
-  Sched s = kern_sched(k->target, p, region, shape);
+  Sched s = kern_sched(k->target, k->l2_bytes, p, region, shape);
   uint64_t key = sched_key(&s, p->region[region].key);
   if ((*out = find(k, key))) return NULL;
   int64_t t0 = os_now_ns(), scratch_bytes;

@@ -3,28 +3,41 @@
    registers for operands wins. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int products; bool integer, coded; } Need;
+typedef struct Need { int products; bool integer, coded; int64_t K; } Need;
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
+  if (!dag_walk_first(p->tp->dag, x)) return;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
     n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
+    int64_t K = 0;
+    if (dx_is_int(p->tp->dag, p->tp->buf[d->ival].dim[1], &K)) n->K = MAX(n->K, K);
   }
   for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
 }
 
-Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape shape) {
+Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
   Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
-  if (!r->contraction || shape == KERN_ONE) return s;
+  if (shape == KERN_ONE) return s;
+  if (!r->contraction) { /* a tile of rows in lockstep where that saves loads; its locals should stay in the first-level cache */
+    bool shares = false;
+    for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]]);
+    int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
+    if (shares) s.tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
+    if (s.tile[0] < 2) s.tile[0] = 1;
+    return s;
+  }
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
+    dag_walk_begin(p->tp->dag);
     look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
     n.products += one.integer || one.coded;
     n.integer |= one.integer;
     n.coded |= one.coded;
+    n.K = MAX(n.K, one.K);
   }
   n.products = n.products ? n.products : 1;
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
@@ -36,6 +49,10 @@ Sched kern_sched(const Target *t, const TpPlan *p, int region, KernShape shape) 
   if (T > 4) s.tile[s.n_tiles++] = 4;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.stage = shape == KERN_MANY && n.coded;
-  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d products; %d registers allow %d rows a tile; chosen %d%s", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.products, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "");
+  if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
+    int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
+    s.block_rows = (int)MAX(rows, 4 * T);
+  }
+  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d products; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.products, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "", s.block_rows);
   return s;
 }

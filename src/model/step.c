@@ -55,7 +55,7 @@ static Err *plan_vars(Model *m) {
     for (int v = 0; v < m->n_vars; v++) {
       Var *x = &m->var[v];
       if (x->mem == IR_M_none) continue;
-      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = ROUND_UP(x->row_bytes / ir_mem_bytes[x->mem], 16);
+      int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = tp_row_pad(x->row_bytes / ir_mem_bytes[x->mem], x->mem);
       for (int i = 0; i < 2; i++) {
         x->mem_at[i] = m->var_mem.p + total;
         total += ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
@@ -105,7 +105,7 @@ Err *model_plan_memory(Model *m) {
   }
   TRY(plan_states(m));
   TRY(plan_vars(m));
-  TRY(err_wrap(os_pages_alloc((size_t)temp + 4096, &m->temp), "work memory"));
+  TRY(err_wrap(os_pages_alloc_small((size_t)temp + 4096, &m->temp), "work memory"));
   m->tokens = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
   m->pos = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
   m->rows = ARENA_ARRAY(m->arena, int32_t, m->chunk + 64);
@@ -116,7 +116,7 @@ Err *model_plan_memory(Model *m) {
   const Var *r = &m->var[m->post->result];
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
-  m->logits_stride = ROUND_UP(m->n_vocab, 16);
+  m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
   return NULL;
 }
 
@@ -128,7 +128,7 @@ static int64_t region_rows(const Section *s, int region, const int64_t *sym) {
 }
 
 static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, const Kern **out) {
-  KernShape shape = s->plan->region[region].contraction ? kern_shape(region_rows(s, region, sym)) : KERN_ONE;
+  KernShape shape = kern_shape(region_rows(s, region, sym));
   const Kern **k = &s->kern[region][shape];
   if (!*k) TRY(kern_region(m->kerns, s->plan, region, shape, k));
   *out = *k;
@@ -299,7 +299,7 @@ Err *seq_new(Model *m, Seq **out) {
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;
-  Err *e = os_pages_alloc((size_t)m->state_bytes + 4096, &s->state);
+  Err *e = os_pages_alloc_small((size_t)m->state_bytes + 4096, &s->state);
   if (e) {
     free(s);
     return err_wrap(e, "state of a sequence");

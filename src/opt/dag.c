@@ -63,6 +63,21 @@ static Dx intern(Dag *d, DxNode n) {
   return d->n - 1;
 }
 
+void dag_walk_begin(Dag *d) {
+  if (d->n_seen < d->n) {
+    d->n_seen = d->n * 2;
+    d->seen = ARENA_ARRAY(d->arena, uint32_t, d->n_seen);
+    d->seen_now = 0;
+  }
+  d->seen_now++;
+}
+
+bool dag_walk_first(Dag *d, Dx x) {
+  if (x < d->n_seen && d->seen[x] == d->seen_now) return false;
+  if (x < d->n_seen) d->seen[x] = d->seen_now;
+  return true;
+}
+
 Dx dx_int(Dag *d, int64_t v) { return intern(d, (DxNode){.kind = DX_INT, .type = DT_INT, .ival = v}); }
 Dx dx_flt(Dag *d, float v) { return intern(d, (DxNode){.kind = DX_FLT, .type = DT_F32, .fval = v}); }
 Dx dx_axis(Dag *d, int axis) { return intern(d, (DxNode){.kind = DX_AXIS, .type = DT_INT, .ival = axis}); }

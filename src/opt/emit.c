@@ -162,7 +162,7 @@ static void buf_strides(const Emit *e, int buf, int64_t *stride) {
   int first = is_local(e, buf) ? e->r->n_par : 0;
   int64_t s = 1, d = 0;
   for (int i = b->n_dims - 1; i >= 0; i--) {
-    if (i == first && i < b->n_dims - 1) s = ROUND_UP(s, 16);
+    if (i == first && i < b->n_dims - 1) s = first ? ROUND_UP(s, 16) : tp_row_pad(s, b->mem);
     stride[i] = i < first ? 0 : s;
     if (i <= first) continue;
     CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
@@ -300,12 +300,15 @@ static Vals emit_op_node(Emit *e, Dx x) {
 static Vals emit_load(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
   int buf = (int)n.ival;
-  if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) return e->local[buf].val;
+  if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) {
+    Vals v = e->local[buf].val;
+    return e->n_rows == 1 && v.n > 1 ? (Vals){1, v.vec, v.v + e->tile_row} : v;
+  }
   int rows = in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
-  int64_t off = is_local(e, buf) ? e->local[buf].off : 0;
   for (int k = 0; k < rows; k++) {
     e->row = k;
+    int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
     if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
@@ -424,6 +427,45 @@ static void steps(Emit *e, const DxNode *red, Lin first, int64_t n, Vals *acc) {
 
 enum { UNROLL_WHOLE = 64, UNROLL = 8 };
 
+/* The least or greatest over the tile's rows of an integer that depends on the row. */
+IrRef emit_row_bound(Emit *e, Dx x, IrOp op) {
+  IrRef r = 0;
+  for (int k = 0; k < e->n_rows; k++) {
+    e->row = k;
+    IrRef v = lin_value(e, lin_of(e, x));
+    r = r ? ir_op2(&e->b, op, r, v) : v;
+  }
+  e->row = 0;
+  return r;
+}
+
+/* Rows of different lengths: together as far as all go, then each keeps its sum once past its end. */
+static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
+  int axis = (int)n->ival;
+  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0));
+  IrRef most = emit_row_bound(e, n->arg[0], IR_smax), len[MAX_TILE_ROWS];
+  for (int k = 0; k < acc.n; k++) {
+    e->row = k;
+    len[k] = lin_value(e, lin_of(e, n->arg[0]));
+  }
+  e->row = 0;
+  Loop l;
+  loop_begin(e, &l, least, false, acc.v, acc.n);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  steps(e, n, lin_ref(l.iv, 1), 1, &acc);
+  loop_end(e, &l, acc.v);
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, most, least), false, l.carried, acc.n);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  IrRef at = ir_op2(&e->b, IR_add, least, l.iv);
+  Lin saved = e->axis[axis];
+  steps(e, n, lin_ref(at, 1), 1, &acc);
+  e->axis[axis] = saved;
+  for (int k = 0; k < acc.n; k++) acc.v[k] = ir_op3(&e->b, IR_select, ir_cmp(&e->b, IR_icmp, IR_P_lt, at, len[k]), acc.v[k], l.carried[k]);
+  loop_end(e, &l, acc.v);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  return acc;
+}
+
 /* One accumulator per row (and lane), increasing order. */
 static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
@@ -439,6 +481,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }
+  if (!fixed && in_rows(e, n.arg[0])) return reduce_ragged(e, &n, acc);
   IrRef count = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, n.arg[0]));
   Loop l;
   loop_begin(e, &l, count, false, acc.v, acc.n);
@@ -581,9 +624,9 @@ static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   return ok && (c == 0 || c == 1);
 }
 
-bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   const DxNode *n = &e->d->node[x];
-  if (!(n->axes >> axis & 1)) return true;
+  if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return true;
   if (e->s.naive) return false;
   if (n->kind == DX_AXIS) return true;
   if (n->kind == DX_LOAD) return load_fits(e, n, axis, lanes);
@@ -596,6 +639,11 @@ bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   if (n->kind == DX_RED && (n->op != RED_CHAIN && n->op != RED_ISUM)) return false;
   if (n->kind == DX_RED && e->d->node[n->arg[0]].axes >> axis & 1) return false;
   if (n->kind == DX_OP && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false;
-  for (int i = 0; i < n->n_args; i++) if (!emit_lanes_fit(e, n->arg[i], axis, lanes)) return false;
+  for (int i = 0; i < n->n_args; i++) if (!lanes_fit(e, n->arg[i], axis, lanes)) return false;
   return true;
+}
+
+bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {
+  dag_walk_begin(e->d);
+  return lanes_fit(e, x, axis, lanes);
 }

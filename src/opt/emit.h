@@ -12,7 +12,7 @@ typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t
 typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
-typedef struct Local { LocalKind kind; Vals val; int64_t off; } Local;
+typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
 typedef struct Panel { bool code, value; int64_t off; } Panel; /* weights unpacked for the current tile of 16 rows */
 
 typedef struct Emit {
@@ -22,7 +22,8 @@ typedef struct Emit {
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
-  int n_rows, row;                /* tile over axis 0: its value is axis[0] + row */
+  int n_rows, row;                /* rows in lockstep: axis 0 is axis[0] + row */
+  int tile_row;                   /* rows one after another: which of the item's tile, whose locals it uses */
   IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
   Local *local; Panel *panel;
   int64_t scratch_bytes;
@@ -47,6 +48,7 @@ int emit_mark(Emit *e);
 void emit_forget(Emit *e, int mark);           /* what was emitted since does not dominate what follows */
 void emit_forget_axis(Emit *e, int mark, int axis);
 void emit_fail(Emit *e, Err *err);
+IrRef emit_row_bound(Emit *e, Dx x, IrOp op);  /* op: smin or smax over the rows of the tile */
 bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes); /* every load contiguous or the same over `lanes` values of axis */
 int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when constant */
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */

@@ -85,10 +85,15 @@ int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym) {
   return b->n_dims == 0 ? 1 : d->kind == DX_INT ? d->ival : sym[d->ival];
 }
 
+int64_t tp_row_pad(int64_t n_elems, IrMem mem) {
+  int64_t n = ROUND_UP(n_elems, 16), bytes = ir_mem_bytes[mem];
+  return n * bytes % 1024 == 0 ? n + 64 / bytes : n;
+}
+
 int64_t tp_row_elems(const Tp *p, int buf) {
   const TpBuf *b = &p->buf[buf];
   if (b->n_dims < 2) return 1;
-  return ROUND_UP(buf_dim_product(p, b, 1, NULL), 16);
+  return tp_row_pad(buf_dim_product(p, b, 1, NULL), b->mem);
 }
 
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {
@@ -400,6 +405,7 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
   t.buf = buf;
   t.text = st->name;
+  t.op = s->op;
   PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
   return NULL;
 }

@@ -52,8 +52,22 @@ static Emit *emit_region(Arena *a, const TpPlan *plan, int region, const Sched *
   return e;
 }
 
+/* ---- which rows share ---------------------------------------------------------------------------------------------- */
+static bool reads_apart(Dag *d, Dx x, bool in_chain) {
+  const DxNode *n = &d->node[x];
+  if (!dag_walk_first(d, x)) return false;
+  if (in_chain && (n->kind == DX_LOAD || n->kind == DX_WGT) && !(n->axes & 1)) return true;
+  for (int i = 0; i < n->n_args; i++) if (reads_apart(d, n->arg[i], in_chain || (n->kind == DX_RED && n->op == RED_CHAIN && i == 1))) return true;
+  return false;
+}
+
+bool lower_shares_rows(Dag *d, const TpStmt *t) {
+  dag_walk_begin(d);
+  return t->n_axes > 0 && d->node[t->extent[0]].kind == DX_SYM && reads_apart(d, t->rhs, false);
+}
+
 /* ---- statements ---------------------------------------------------------------------------------------------------- */
-static void place_locals(Emit *e) {
+static void place_locals(Emit *e, int n_rows) {
   for (int b = 0; b < e->p->n_bufs; b++) {
     const TpBuf *t = &e->p->buf[b];
     if (t->local != e->region || t->n_dims <= e->r->n_par) continue;
@@ -63,16 +77,17 @@ static void place_locals(Emit *e) {
       if (!dx_is_int(e->d, t->dim[i], &d)) emit_fail(e, err_new(ERR_SHAPE, "%s: a temporary inside an item needs known dimensions", t->name));
       else n *= d;
     }
-    e->local[b] = (Local){.kind = LOCAL_SCRATCH, .off = e->scratch_bytes};
-    e->scratch_bytes += ROUND_UP(ROUND_UP(n, 16) * ir_mem_bytes[t->mem] + 64, 64);
+    int64_t row_bytes = ROUND_UP(ROUND_UP(n, 16) * ir_mem_bytes[t->mem], 64);
+    e->local[b] = (Local){.kind = LOCAL_SCRATCH, .off = e->scratch_bytes, .row_bytes = row_bytes};
+    e->scratch_bytes += row_bytes * n_rows + 64;
   }
 }
 
 static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
   IrMem m = buf_mem(e, t->buf);
-  int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off : 0;
   for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
     e->row = k;
+    int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off + e->local[t->buf].row_bytes * (e->tile_row + k) : 0;
     Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), ir_mem_bytes[m]);
     at.lane = 0;
     at.k += off;
@@ -106,9 +121,8 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
   IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / FULL_LANES) : 0;
   if (!fixed) {
-    Lin l = lin_of(e, t->extent[axis]);
-    l.k += FULL_LANES - 1;
-    n = ir_shift(&e->b, IR_shr, lin_value(e, l), 4);
+    IrRef len = emit_row_bound(e, t->extent[axis], IR_smax);
+    n = ir_shift(&e->b, IR_shr, ir_op2(&e->b, IR_add, len, ir_const_i(&e->b, IR_T_i64, FULL_LANES - 1)), 4);
   }
   e->lane_axis = axis;
   e->lanes = FULL_LANES;
@@ -151,13 +165,36 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   loop_end(e, &l, NULL);
 }
 
-static void item_statement(Emit *e, const TpStmt *t, int n_par) {
-  if (t->n_axes == n_par && e->p->buf[t->buf].local == e->region) {
+static void one_row(Emit *e, const TpStmt *t, int n_par, Vals *value) {
+  if (value) {
     Vals v = emit(e, t->rhs);
-    e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v};
+    value->vec = v.vec;
+    value->v[e->tile_row] = v.v[0];
+  } else nest(e, t, n_par, lane_axis_of(e, t, n_par));
+}
+
+/* A statement for the item's rows: in lockstep where rows share what they read, else one row after another. */
+static void item_statement(Emit *e, const TpStmt *t, int n_par, int n_rows) {
+  bool value = t->n_axes == n_par && e->p->buf[t->buf].local == e->region;
+  Lin m = e->axis[0];
+  if (n_rows > 1 && !value && lower_shares_rows(e->d, t)) {
+    int mark = emit_mark(e);
+    e->n_rows = n_rows;
+    nest(e, t, n_par, lane_axis_of(e, t, n_par));
+    e->n_rows = 1;
+    emit_forget_axis(e, mark, 0);
     return;
   }
-  nest(e, t, n_par, lane_axis_of(e, t, n_par));
+  Vals all = {n_rows, false, value ? ARENA_ARRAY(e->a, IrRef, n_rows) : NULL};
+  for (e->tile_row = 0; e->tile_row < n_rows; e->tile_row++) {
+    int mark = emit_mark(e);
+    e->axis[0].k = m.k + e->tile_row;
+    one_row(e, t, n_par, value ? &all : NULL);
+    if (n_rows > 1) emit_forget_axis(e, mark, 0);
+    e->axis[0] = m;
+  }
+  e->tile_row = 0;
+  if (value) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = all};
 }
 
 /* ---- rows regions -------------------------------------------------------------------------------------------------- */
@@ -170,31 +207,52 @@ static int64_t axis_bound(const Dag *d, const TpRegion *r, int axis) {
 
 static bool is_data(const Dag *d, Dx x) { return d->node[x].kind != DX_INT && d->node[x].kind != DX_SYM; }
 
-static void bind_item(Emit *e, IrRef item, const TpRegion *r) {
-  for (int i = r->n_par - 1; i >= 0; i--) {
-    if (i == 0) { e->axis[0] = lin_ref(item, 1); break; }
+/* Items run over the parallel axes, the last fastest. Axis 0 counts tiles of T rows first, then the rows left over. -> its part of the item. */
+static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r) {
+  for (int i = r->n_par - 1; i > 0; i--) {
     IrRef ext = is_data(e->d, r->par[i]) ? ir_const_i(&e->b, IR_T_i64, axis_bound(e->d, r, i)) : lin_value(e, lin_of(e, r->par[i]));
     e->axis[i] = lin_ref(ir_op2(&e->b, IR_urem, item, ext), 1);
     item = ir_op2(&e->b, IR_udiv, item, ext);
   }
+  return item;
+}
+
+static void item_rows(Emit *e, const TpRegion *r, IrRef row, int n_rows, int next) {
+  int mark = emit_mark(e);
+  e->axis[0] = lin_ref(row, 1);
+  e->n_rows = n_rows;
+  for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
+    if (!is_data(e->d, r->par[i])) continue;
+    int work = ir_block_add(e->fn);
+    IrRef inside = ir_cmp(&e->b, IR_icmp, IR_P_lt, lin_value(e, e->axis[i]), emit_row_bound(e, r->par[i], IR_smax));
+    ir_br(&e->b, inside, work, NULL, 0, next, NULL, 0);
+    e->b.at = work;
+  }
+  e->n_rows = 1;
+  emit_forget_axis(e, mark, 0); /* what was made for rows in lockstep is not for one row */
+  for (int i = 0; i < r->n_stmts; i++) item_statement(e, &e->p->stmt[r->stmt[i]], r->n_par, n_rows);
+  ir_jmp(&e->b, next, NULL, 0);
+  emit_forget(e, mark);
 }
 
 static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   Loop l;
-  place_locals(e);
+  int T = e->s.tile[0];
+  IrRef full = 0, tile = ir_const_i(&e->b, IR_T_i64, T);
+  place_locals(e, T);
+  if (T > 1) full = ir_op2(&e->b, IR_udiv, lin_value(e, lin_of(e, r->par[0])), tile);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
-  bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r);
-  int next = ir_block_add(e->fn), mark = emit_mark(e);
-  for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
-    if (!is_data(e->d, r->par[i])) continue;
-    int work = ir_block_add(e->fn);
-    IrRef inside = ir_cmp(&e->b, IR_icmp, IR_P_lt, lin_value(e, e->axis[i]), lin_value(e, lin_of(e, r->par[i])));
-    ir_br(&e->b, inside, work, NULL, 0, next, NULL, 0);
-    e->b.at = work;
+  IrRef unit = bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r);
+  int next = ir_block_add(e->fn);
+  if (T > 1) {
+    int many = ir_block_add(e->fn), single = ir_block_add(e->fn);
+    ir_br(&e->b, ir_cmp(&e->b, IR_icmp, IR_P_lt, unit, full), many, NULL, 0, single, NULL, 0);
+    e->b.at = many;
+    item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+    e->b.at = single;
+    unit = ir_op2(&e->b, IR_add, unit, ir_op2(&e->b, IR_mul, full, ir_const_i(&e->b, IR_T_i64, T - 1)));
   }
-  for (int i = 0; i < r->n_stmts; i++) item_statement(e, &e->p->stmt[r->stmt[i]], r->n_par);
-  ir_jmp(&e->b, next, NULL, 0);
-  emit_forget(e, mark);
+  item_rows(e, r, unit, 1, next);
   e->b.at = next;
   loop_end(e, &l, NULL);
   ir_ret(&e->b);
@@ -203,6 +261,7 @@ static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
 /* ---- contractions -------------------------------------------------------------------------------------------------- */
 static void find_panels(Emit *e, Dx x) {
   const DxNode *n = &e->d->node[x];
+  if (!dag_walk_first(e->d, x)) return;
   for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
   if (n->kind != DX_WGT || e->p->buf[n->ival].fmt->code < 0) return;
   Panel *p = &e->panel[n->ival];
@@ -225,8 +284,7 @@ static void tile_rows(Emit *e, const TpRegion *r) {
 }
 
 /* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
-static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
-  IrRef done = zero64(e);
+static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
   e->lane_axis = 1;
   for (int i = 0; i < e->s.n_tiles; i++) {
     int T = e->s.tile[i];
@@ -244,13 +302,27 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef M) {
   e->lane_axis = -1;
 }
 
+static int64_t contraction_tiles(const Dag *d, const TpStmt *t) {
+  int64_t n = 0;
+  CHECK(dx_is_int(d, t->extent[1], &n), "a contraction's rows are not known");
+  return (n + PACK_ROWS - 1) / PACK_ROWS;
+}
+
 static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   Loop tiles, subs;
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
+  dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
+  IrRef from = zero64(e), to = M;
+  if (e->s.block_rows) { /* items run over the tiles of one block of rows, then the next block */
+    IrRef n_tiles = ir_const_i(&e->b, IR_T_i64, contraction_tiles(e->d, &e->p->stmt[r->stmt[0]])), rows = ir_const_i(&e->b, IR_T_i64, e->s.block_rows);
+    from = ir_op2(&e->b, IR_mul, ir_op2(&e->b, IR_udiv, e->tile, n_tiles), rows);
+    to = ir_op2(&e->b, IR_smin, M, ir_op2(&e->b, IR_add, from, rows));
+    e->tile = ir_op2(&e->b, IR_urem, e->tile, n_tiles);
+  }
   for (int b = 0; b < e->p->n_bufs; b++) if (e->panel[b].code || e->panel[b].value) emit_panel(e, b);
   if (e->lanes < PACK_ROWS) {
     loop_begin(e, &subs, ir_const_i(&e->b, IR_T_i64, PACK_ROWS / e->lanes), true, NULL, 0);
@@ -259,7 +331,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   e->axis[1] = lin_ref(e->tile, PACK_ROWS);
   if (e->sub) e->axis[1] = lin_add(e, e->axis[1], lin_ref(e->sub, e->lanes));
   e->axis[1].lane = 1;
-  all_rows(e, r, M);
+  all_rows(e, r, from, to);
   if (e->sub) loop_end(e, &subs, NULL);
   loop_end(e, &tiles, NULL);
   ir_ret(&e->b);
@@ -292,8 +364,8 @@ int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64
   for (int i = 0; i < (r->contraction ? 2 : r->n_par); i++) {
     Dx x = r->contraction ? t->extent[i] : r->par[i];
     int64_t ext = dx_is_int(d, x, &v) ? v : d->node[x].kind == DX_SYM ? sym[d->node[x].ival] : axis_bound(d, r, i);
-    if (r->contraction && !s->naive) n = i == 0 ? 1 : (ext + PACK_ROWS - 1) / PACK_ROWS;
-    else n *= ext;
+    if (r->contraction && !s->naive) n *= i == 0 ? (s->block_rows ? (ext + s->block_rows - 1) / s->block_rows : 1) : (ext + PACK_ROWS - 1) / PACK_ROWS;
+    else n *= i == 0 ? ext / s->tile[0] + ext % s->tile[0] : ext;
   }
   return n;
 }

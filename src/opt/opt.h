@@ -37,7 +37,10 @@ typedef struct Dag {
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
+  uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
 } Dag;
+void dag_walk_begin(Dag *d);
+bool dag_walk_first(Dag *d, Dx x);         /* the first visit of this walk; walks do not nest */
 Dag *dag_new(Arena *a);
 Dx dx_int(Dag *d, int64_t v);
 Dx dx_flt(Dag *d, float v);
@@ -108,7 +111,7 @@ typedef struct TpStmt {
   int buf; int n_index; Dx index[IR_MAX_DIMS];
   int n_axes; Dx extent[DX_BINDER];
   Dx rhs;
-  const char *text;         /* for traces */
+  const char *op, *text;    /* where it comes from, for traces */
 } TpStmt;
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
@@ -132,7 +135,9 @@ Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
 Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, int n_results, const char **variant);
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
-int64_t tp_row_elems(const Tp *p, int buf);                         /* padded */
+int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
+/* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
+int64_t tp_row_pad(int64_t n_elems, IrMem mem);
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);
 
 /* ---- region.c -------------------------------------------------------------------------------------------------------- */
@@ -143,7 +148,7 @@ typedef struct TpRegion {
   Dx par[DX_BINDER];        /* their extents; one that depends on data is replaced by its largest value and tested per item */
   int *arg; int n_args;     /* argument table of the function: buffer (alias root), or ~symbol */
   int phase;                /* regions of one phase do not depend on each other */
-  char *name;               /* for traces: targets of its statements */
+  char *name;               /* for traces: the ops its statements come from */
   uint64_t key;             /* equal keys: the same function */
 } TpRegion;
 typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;
@@ -157,10 +162,12 @@ void tp_plan_print(const TpPlan *p, Str *out);
 typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
+  int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
+bool lower_shares_rows(Dag *d, const TpStmt *t);  /* a chain in it reads what does not depend on the row: rows in lockstep read it once */
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed, args[3] K blocks; items: tiles. */
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);

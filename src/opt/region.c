@@ -12,6 +12,8 @@ typedef struct Planner {
   TpPlan *plan;
   bool *dead;
   int *stmt_region;          /* region of each statement, -1 not yet */
+  int64_t *cost; int n_cost; /* steps of reductions under each expression, 0 not known yet */
+  uint64_t *hash;            /* of each expression in the region being finished, 0 not known yet */
 } Planner;
 
 static int root(const Tp *p, int buf) {
@@ -21,24 +23,37 @@ static int root(const Tp *p, int buf) {
 
 /* ---- walking loads ------------------------------------------------------------------------------------------------- */
 typedef bool (*LoadFn)(void *ctx, const DxNode *load); /* false stops */
-static bool each_load(const Dag *d, Dx x, LoadFn fn, void *ctx) {
+static bool walk_loads(Dag *d, Dx x, LoadFn fn, void *ctx) {
   const DxNode *n = &d->node[x];
+  if (!dag_walk_first(d, x)) return true;
   if ((n->kind == DX_LOAD || n->kind == DX_WGT) && !fn(ctx, n)) return false;
-  for (int i = 0; i < n->n_args; i++) if (!each_load(d, n->arg[i], fn, ctx)) return false;
+  for (int i = 0; i < n->n_args; i++) if (!walk_loads(d, n->arg[i], fn, ctx)) return false;
   return true;
 }
 
-static bool each_stmt_load(const Dag *d, const TpStmt *t, LoadFn fn, void *ctx) {
-  for (int i = 0; i < t->n_index; i++) if (!each_load(d, t->index[i], fn, ctx)) return false;
-  for (int i = 0; i < t->n_axes; i++) if (!each_load(d, t->extent[i], fn, ctx)) return false;
-  return each_load(d, t->rhs, fn, ctx);
+static bool each_load(Dag *d, Dx x, LoadFn fn, void *ctx) {
+  dag_walk_begin(d);
+  return walk_loads(d, x, fn, ctx);
 }
 
-static bool has_kind(const Dag *d, Dx x, DxKind k) {
+static bool each_stmt_load(Dag *d, const TpStmt *t, LoadFn fn, void *ctx) {
+  dag_walk_begin(d);
+  for (int i = 0; i < t->n_index; i++) if (!walk_loads(d, t->index[i], fn, ctx)) return false;
+  for (int i = 0; i < t->n_axes; i++) if (!walk_loads(d, t->extent[i], fn, ctx)) return false;
+  return walk_loads(d, t->rhs, fn, ctx);
+}
+
+static bool walk_kind(Dag *d, Dx x, DxKind k) {
   const DxNode *n = &d->node[x];
   if (n->kind == k) return true;
-  for (int i = 0; i < n->n_args; i++) if (has_kind(d, n->arg[i], k)) return true;
+  if (!dag_walk_first(d, x)) return false;
+  for (int i = 0; i < n->n_args; i++) if (walk_kind(d, n->arg[i], k)) return true;
   return false;
+}
+
+static bool has_kind(Dag *d, Dx x, DxKind k) {
+  dag_walk_begin(d);
+  return walk_kind(d, x, k);
 }
 
 /* ---- axis order ---------------------------------------------------------------------------------------------------- */
@@ -200,12 +215,15 @@ static int64_t extent_max(const Planner *pl, const TpStmt *t, int axis) {
 static int64_t red_cost(const Planner *pl, Dx x) {
   const DxNode *n = &pl->d->node[x];
   int64_t c = 1;
+  if (x < pl->n_cost && pl->cost[x]) return pl->cost[x];
   for (int i = 0; i < n->n_args; i++) c = MAX(c, red_cost(pl, n->arg[i]));
   if (n->kind == DX_RED) {
     DxRange r = dx_range(pl->d, n->arg[0], NULL);
     c *= MIN(MAX(r.hi, 1), (int64_t)1 << 20);
   }
-  return MIN(c, (int64_t)1 << 40);
+  c = MIN(c, (int64_t)1 << 40);
+  if (x < pl->n_cost) pl->cost[x] = c;
+  return c;
 }
 
 static int64_t item_cost(const Planner *pl, const TpStmt *t, int n_par) {
@@ -421,14 +439,17 @@ static void add_arg(ArgList *l, int what) {
 
 static void collect_args(ArgList *l, Dx x) {
   const DxNode *n = &l->pl->d->node[x];
+  if (!dag_walk_first(l->pl->d, x)) return;
   if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
   if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, root(l->pl->p, (int)n->ival));
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
 }
 
-static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x, uint64_t h) {
+static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
   const DxNode *n = &pl->d->node[x];
   int64_t v = n->ival;
+  uint64_t h = 0;
+  if (x < pl->n_cost && pl->hash[x]) return pl->hash[x];
   if (n->kind == DX_LOAD || n->kind == DX_WGT) {
     const TpBuf *b = &pl->p->buf[v];
     int rt = root(pl->p, (int)v), k = 0;
@@ -436,34 +457,44 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x, uint64_t h) 
     v = b->local >= 0 ? 1000 + rt : k;
     h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
     if (b->fmt) h = hash_bytes(b->fmt->decl->name, strlen(b->fmt->decl->name), h);
-    for (int i = 0; i < b->n_dims; i++) h = hash_dx(pl, r, b->dim[i], h);
+    for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
   }
   int64_t id[4] = {n->kind, n->op, v, n->n_args};
   h = hash_bytes(id, sizeof id, h);
   h = hash_bytes(&n->fval, sizeof n->fval, h);
-  for (int i = 0; i < n->n_args; i++) h = hash_dx(pl, r, n->arg[i], h);
+  for (int i = 0; i < n->n_args; i++) {
+    uint64_t a = hash_dx(pl, r, n->arg[i]);
+    h = hash_bytes(&a, sizeof a, h);
+  }
+  if (x < pl->n_cost) pl->hash[x] = h;
   return h;
 }
+
+static void mix(uint64_t *h, uint64_t v) { *h = hash_bytes(&v, sizeof v, *h); }
 
 static void finish_region(Planner *pl, TpRegion *r, int region) {
   ArgList l = {pl, r, 0};
   Str name = {0};
   uint64_t h = (uint64_t)r->n_par * 2 + r->contraction;
+  memset(pl->hash, 0, sizeof *pl->hash * (size_t)pl->n_cost);
+  dag_walk_begin(pl->d);
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
     for (int k = 0; k < t->n_index; k++) collect_args(&l, t->index[k]);
     for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
     collect_args(&l, t->rhs);
     if (pl->p->buf[t->buf].local < 0) add_arg(&l, root(pl->p, t->buf));
-    str_addf(&name, i ? "+%s" : "%s", t->text);
+    bool told = false;
+    for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
+    if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);
   }
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
     DxNode target = {.kind = DX_LOAD, .n_args = (uint8_t)t->n_index, .ival = t->buf};
     memcpy(target.arg, t->index, sizeof(Dx) * (size_t)t->n_index);
-    h = hash_dx(pl, r, dx_node(pl->d, target), h);
-    for (int k = 0; k < t->n_axes; k++) h = hash_dx(pl, r, t->extent[k], h);
-    h = hash_dx(pl, r, t->rhs, h);
+    mix(&h, hash_dx(pl, r, dx_node(pl->d, target)));
+    for (int k = 0; k < t->n_axes; k++) mix(&h, hash_dx(pl, r, t->extent[k]));
+    mix(&h, hash_dx(pl, r, t->rhs));
   }
   (void)region;
   r->key = h;
@@ -482,6 +513,9 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   merge_equal(pl);
   inline_cheap(pl);
   drop_unused(pl);
+  pl->n_cost = pl->d->n;
+  pl->cost = ARENA_ARRAY(p->arena, int64_t, pl->n_cost);
+  pl->hash = ARENA_ARRAY(p->arena, uint64_t, pl->n_cost);
   TRY(form_regions(pl));
   set_phases(pl);
   sort_by_phase(pl->plan);
@@ -501,7 +535,7 @@ void tp_plan_print(const TpPlan *plan, Str *out) {
     str_add(out, "\n");
     for (int k = 0; k < r->n_stmts; k++) {
       const TpStmt *t = &plan->tp->stmt[r->stmt[k]];
-      str_addf(out, "    %s%s[", t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
+      str_addf(out, "    %s.%s%s[", t->op, t->text, plan->tp->buf[t->buf].local >= 0 ? " (local)" : "");
       for (int x = 0; x < t->n_index; x++) {
         if (x) str_add(out, ", ");
         dx_print(plan->tp->dag, t->index[x], out);

@@ -247,22 +247,28 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   return true;
 }
 
-int64_t emit_unit(Emit *e, Dx body, int axis) {
-  const DxNode *n = &e->d->node[body];
+static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
+
+static int64_t unit_of(Emit *e, Dx x, int axis) {
+  const DxNode *n = &e->d->node[x];
   int64_t unit = 1;
+  if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return 1;
   for (int i = 0; i < n->n_args; i++) {
-    int64_t a = unit, b = emit_unit(e, n->arg[i], axis), x = a, y = b;
-    while (y) { int64_t r = x % y; x = y; y = r; }
-    unit = a / x * b;
+    int64_t u = unit_of(e, n->arg[i], axis);
+    unit = unit / gcd64(unit, u) * u;
   }
-  if (n->kind != DX_WGT || !(n->axes >> axis & 1)) return unit;
+  if (n->kind != DX_WGT) return unit;
   const FormatForm *f = form_of(e, (int)n->ival);
   bool raw = e->p->buf[n->ival].raw || e->s.naive, ok = true;
   int64_t need = raw ? f->block : n->op == WA_CODE || (n->op == WA_VALUE && f->code >= 0 && !e->panel[n->ival].value) ? f->chunk : 1;
-  int64_t c = dx_coef(e->d, n->arg[1], axis, &ok), x = need, y = c < 0 ? -c : c;
+  int64_t g = gcd64(need, dx_coef(e->d, n->arg[1], axis, &ok));
   if (!ok) emit_fail(e, err_new(ERR_UNSUPPORTED, "a weight's position is not linear"));
-  while (y) { int64_t r = x % y; x = y; y = r; }
-  return x ? need / x : 1;
+  return g ? need / g : 1;
+}
+
+int64_t emit_unit(Emit *e, Dx body, int axis) {
+  dag_walk_begin(e->d);
+  return unit_of(e, body, axis);
 }
 
 /* ---- panels -------------------------------------------------------------------------------------------------------- */

@@ -41,10 +41,16 @@ uint64_t run_random(uint64_t seed, int64_t position) {
 /* exp of x <= 0 in plain arithmetic, relative error under 1e-15: the C library's result may depend on the processor. 0 below -700. */
 static double exp_negative(double x) {
   if (x < -700) return 0;
-  double n = floor(x * 1.4426950408889634 + 0.5);
+  double n = (double)(int64_t)(x * 1.4426950408889634 - 0.5); /* cut towards 0: the nearest */
   double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10; /* ln 2 in two parts: n * the first is exact */
-  double y = 1;
-  for (int k = 13; k > 0; k--) y = 1 + y * r / k; /* |r| <= 0.347: the first term left out is under 1e-17 */
+  double s = r * r;                          /* |r| <= 0.347: of exp's series the first term left out is under 1e-17; pairs of terms in s */
+  double y = 1 / 479001600. + r * (1 / 6227020800.);
+  y = (1 / 3628800. + r * (1 / 39916800.)) + s * y;
+  y = (1 / 40320. + r * (1 / 362880.)) + s * y;
+  y = (1 / 720. + r * (1 / 5040.)) + s * y;
+  y = (1 / 24. + r * (1 / 120.)) + s * y;
+  y = (1 / 2. + r * (1 / 6.)) + s * y;
+  y = (1 + r) + s * y;
   uint64_t bits = (uint64_t)(1023 + (int64_t)n) << 52;
   double scale;
   memcpy(&scale, &bits, sizeof scale);
@@ -236,7 +242,7 @@ static Err *settings_check(const RunSampling *p, int64_t n_vocab) {
 }
 
 Err *run_sampler_new(const RunSampling *p, int64_t n_vocab, RunSampler **out) {
-  CHECK(n_vocab > 0 && n_vocab <= INT32_MAX);
+  CHECK(n_vocab > 0 && n_vocab <= INT32_MAX, "vocabulary of %lld", (long long)n_vocab);
   TRY(settings_check(p, n_vocab));
   RunSampler *s = calloc(1, sizeof *s);
   if (!s) return err_new(ERR_MEMORY, "sampler: %zu bytes", sizeof *s);

@@ -167,7 +167,7 @@ Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, co
 void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out);
 
 /* lex.c, parse.c: a template's tokens and tree. Names are interned per template: equal names are equal pointers. */
-enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000, TEMPLATE_MAX_DEPTH = 160, TEMPLATE_MAX_RANGE = 100000 };
+enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000, TEMPLATE_MAX_DEPTH = 1000, TEMPLATE_MAX_RANGE = 100000 };
 typedef enum TokenKind {
   TK_EOF, TK_DATA, TK_VAR_BEGIN, TK_VAR_END, TK_BLOCK_BEGIN, TK_BLOCK_END, TK_NAME, TK_STRING, TK_INTEGER, TK_FLOAT,
 #define OPERATOR(id, text) TK_##id,
@@ -222,7 +222,10 @@ struct Render {
   int64_t steps;
   int depth, line;
   bool autoescape;
+  VIter **late;            /* iterators that hold an error back: freed with the render */
+  int n_late, cap_late;
 };
+Err *text_render_run(Render *r);
 Val val_fail(Render *r, ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool text_render_room(Render *r, size_t n_bytes, int64_t n_steps); /* false: the budget is gone and the error set */
 Val text_render_take(Render *r, Str *s, bool safe);               /* s becomes a string value and is freed; too long: an error */
@@ -242,8 +245,11 @@ bool text_contains(Render *r, Val container, Val item, bool *ok);
 Val text_func(Render *r, const BuiltinRow *row, Val self);
 void text_escape(Str *out, const char *p, size_t n);
 
-/* filters.c, methods.c, globals.c, format.c: what templates call. Rows: filters.def, tests.def, methods.def, globals.def. */
+/* filters.c, sequences.c, methods.c, globals.c, format.c, tojson.c: what templates call. Rows: filters.def, tests.def, methods.def, globals.def. */
 const BuiltinRow *text_filter_row(const char *name);
+#define FILTER(name, params, required, fn) Val fn(Render *r, Val v, Val *arg, const Args *all);
+#include "text/filters.def"
+#undef FILTER
 const BuiltinRow *text_test_row(const char *name);
 const BuiltinRow *text_global_row(const char *name);
 const BuiltinRow *text_method_row(Val v, const char *name, size_t n);
@@ -256,7 +262,8 @@ Val text_str_strip(Render *r, Val s, Val chars, int sides);        /* 1 left 2 r
 Val text_str_replace(Render *r, Val s, Val old, Val with, int64_t count);
 Val text_str_splitlines(Render *r, Val s, bool keep);
 Val text_str_slice(Render *r, Val s, int64_t start, int64_t stop, int64_t step, int64_t count);
-Val text_str_test(Val s, const char *what);
+Val text_lower_if_str(Render *r, Val v);
+Val text_attr_path(Render *r, Val item, Val path, const Val *otherwise); /* the attribute of map, sort, groupby: "a.b.0" */
 Val text_to_str(Render *r, Val v);                                 /* str() */
 Val text_soft_str(Render *r, Val v);                               /* str() that keeps Markup */
 #endif

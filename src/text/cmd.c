@@ -1,0 +1,164 @@
+/* Bodies of `lumen tokenize`, `lumen detokenize` and `lumen render`: parsed options and streams in, text out.
+   Standard output carries the answer only; everything that goes wrong comes back as an Err. */
+#include <string.h>
+#include "text/priv.h"
+
+enum { MAX_INPUT = 1 << 30 };
+
+static void print_ids(Str *out, const TextIds *ids, bool json) {
+  if (json) str_add_c(out, '[');
+  for (size_t i = 0; i < ids->n; i++) str_addf(out, i ? (json ? ", %d" : " %d") : "%d", ids->p[i]);
+  str_add(out, json ? "]\n" : "\n");
+}
+
+static Err *write_out(Str *s, FILE *out) {
+  bool ok = !s->n || fwrite(s->p, 1, s->n, out) == s->n;
+  str_free(s);
+  return ok && !fflush(out) ? NULL : err_new(ERR_IO, "cannot write the output");
+}
+
+static Err *open_vocab(const TextTokenizeOptions *o, const TextVocab **use, TextVocab **own) {
+  *own = NULL;
+  *use = o->vocab;
+  if (*use) return NULL;
+  if (!o->tokenizer) return err_new(ERR_USAGE, "no tokenizer given");
+  TRY(text_vocab_open(o->tokenizer, own));
+  *use = *own;
+  return NULL;
+}
+
+/* One line at a time from a text in memory; a NUL is a byte like any other. */
+static bool line_of(const Str *s, size_t *at, const char **p, size_t *n) {
+  if (*at >= s->n) return false;
+  const char *nl = memchr(s->p + *at, '\n', s->n - *at);
+  *p = s->p + *at;
+  *n = nl ? (size_t)(nl - *p) : s->n - *at;
+  *at += *n + 1;
+  return true;
+}
+
+static bool is_blank(const char *p, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (p[i] != ' ' && p[i] != '\t' && p[i] != '\r') return false;
+  return true;
+}
+
+static unsigned tokenize_flags(const TextTokenizeOptions *o) {
+  return (o->special ? TEXT_ADD_SPECIAL : 0) | (o->split_special ? TEXT_SPLIT_SPECIAL : 0) | (o->plain ? TEXT_PLAIN : 0) | (o->skip_special ? TEXT_SKIP_SPECIAL : 0);
+}
+
+static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, size_t n, int line, Str *out) {
+  Arena *a = arena_new("line");
+  Val text;
+  TextIds ids = {0};
+  Err *e = text_json_parse(a, p, n, &text);
+  if (!e && text.kind != V_STR) e = err_new(ERR_USAGE, "expected a JSON string, got %s", val_type_name(text));
+  if (!e) e = text_tokenize(v, text.u.s->p, text.u.s->n, flags, &ids);
+  if (!e) print_ids(out, &ids, true);
+  text_ids_free(&ids);
+  arena_free(a);
+  return err_wrap(e, "line %d", line);
+}
+
+Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
+  Str input = {0}, result = {0};
+  const TextVocab *v;
+  TextVocab *own;
+  const char *p;
+  size_t at = 0, n;
+  TextIds ids = {0};
+  TRY(open_vocab(o, &v, &own));
+  Err *e = os_read_all(in, MAX_INPUT, &input);
+  if (!e && o->lines) {
+    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++)
+      if (!is_blank(p, n)) e = tokenize_line(v, tokenize_flags(o), p, n, line, &result);
+  } else if (!e) {
+    e = text_tokenize(v, input.p ? input.p : "", input.n, tokenize_flags(o), &ids);
+    if (!e) print_ids(&result, &ids, o->json);
+  }
+  if (!e) e = write_out(&result, out);
+  str_free(&result);
+  str_free(&input);
+  text_ids_free(&ids);
+  text_vocab_free(own);
+  return e;
+}
+
+/* Numbers wherever they stand: brackets, commas and spaces only separate. */
+static Err *read_ids(const TextVocab *v, const char *p, size_t n, TextIds *ids) {
+  for (size_t i = 0; i < n;) {
+    if (p[i] < '0' || p[i] > '9') {
+      if (!strchr("[], \t\r\n", p[i]) || !p[i]) return err_new(ERR_USAGE, "unexpected character '%c' among the ids", p[i]);
+      i++;
+      continue;
+    }
+    int64_t id = 0;
+    while (i < n && p[i] >= '0' && p[i] <= '9' && id <= INT32_MAX) id = id * 10 + (p[i++] - '0');
+    if (id >= v->n_tokens) return err_new(ERR_USAGE, "id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
+    text_ids_add(ids, (int32_t)id);
+  }
+  return NULL;
+}
+
+static Err *detokenize_part(const TextVocab *v, const TextTokenizeOptions *o, const char *p, size_t n, bool json, Str *out) {
+  TextIds ids = {0};
+  Str text = {0};
+  Err *e = read_ids(v, p, n, &ids);
+  if (!e) {
+    text_detokenize(v, ids.p, ids.n, o->skip_special ? TEXT_SKIP_SPECIAL : 0, &text);
+    if (json) {
+      Render r = {.arena = arena_new("line")};
+      Val s = text_to_json(&r, val_str(r.arena, text.p ? text.p : "", text.n), false, val_none(), val_none(), false);
+      if (s.kind == V_STR) { str_add_n(out, s.u.s->p, s.u.s->n); str_add_c(out, '\n'); }
+      e = r.err;
+      arena_free(r.arena);
+    } else {
+      str_add_n(out, text.p, text.n);
+    }
+  }
+  text_ids_free(&ids);
+  str_free(&text);
+  return e;
+}
+
+Err *text_cmd_detokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
+  Str input = {0}, result = {0};
+  const TextVocab *v;
+  TextVocab *own;
+  const char *p;
+  size_t at = 0, n;
+  TRY(open_vocab(o, &v, &own));
+  Err *e = os_read_all(in, MAX_INPUT, &input);
+  if (!e && o->lines) {
+    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++)
+      if (!is_blank(p, n)) e = err_wrap(detokenize_part(v, o, p, n, true, &result), "line %d", line);
+  } else if (!e) {
+    e = detokenize_part(v, o, input.p ? input.p : "", input.n, o->json, &result);
+  }
+  if (!e) e = write_out(&result, out);
+  str_free(&result);
+  str_free(&input);
+  text_vocab_free(own);
+  return e;
+}
+
+Err *text_cmd_render(const TextRenderOptions *o, FILE *out) {
+  const char *json_path = o->request_path ? o->request_path : o->context_path;
+  if (!o->template_path || !json_path || (o->request_path && o->context_path)) return err_new(ERR_USAGE, "render needs a template and either a request or a context");
+  Arena *a = arena_new("template");
+  Str src = {0}, json = {0}, text = {0};
+  TextTemplate *t = NULL;
+  time_t seconds = time(NULL);
+  struct tm now;
+  localtime_r(&seconds, &now);
+  Err *e = os_read_file(o->template_path, 64 << 20, &src);
+  if (!e) e = os_read_file(json_path, MAX_INPUT, &json);
+  if (!e) e = text_template_parse(a, src.p ? src.p : "", src.n, &t);
+  if (!e) e = (o->request_path ? text_template_chat_text : text_template_render_text)(t, json.p ? json.p : "", json.n, &now, &text);
+  if (!e) e = write_out(&text, out);
+  str_free(&src);
+  str_free(&json);
+  str_free(&text);
+  arena_free(a);
+  return e;
+}

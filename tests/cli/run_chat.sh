@@ -1,0 +1,89 @@
+# lumen run without a prompt on a terminal, and Ctrl-C: through a pseudo-terminal.
+. tests/lib.sh
+cat > "$TEST_TMP/chat.py" <<'P'
+import os, pty, re, select, signal, subprocess, sys, time
+LUMEN, MODEL = sys.argv[1], "tests/run/tiny.gguf"
+
+def ok(name, good, why=""):
+    print(f"ok - {name}" if good else f"not ok - {name}: {why!r}")
+
+class Chat:
+    def __init__(self, *options):
+        self.pid, self.fd = pty.fork()
+        if not self.pid:
+            os.execv(LUMEN, ["lumen", "run", MODEL, *options])
+        self.seen = ""
+    def until(self, pattern, seconds=20):
+        """What comes up to the pattern, without \\r; what was not found shows in the failure."""
+        start, end = self.seen, time.time() + seconds
+        while time.time() < end:
+            m = re.search(pattern, self.seen)
+            if m:
+                text, self.seen = self.seen[:m.end()], self.seen[m.end():]
+                return text
+            if select.select([self.fd], [], [], 0.1)[0]:
+                try:
+                    got = os.read(self.fd, 65536)
+                except OSError:
+                    break
+                if not got:
+                    break
+                self.seen += got.decode(errors="replace").replace("\r", "")
+        return None
+    def say(self, text):
+        os.write(self.fd, text.encode())
+    def status(self):
+        self.until("never", 5)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+FIGURES = r"(\d+) prompt tokens \((\d+) held\)[^\n]*\n"
+def figures(c):
+    t = c.until(FIGURES)
+    m = t and re.search(FIGURES, t)
+    return (int(m[1]), int(m[2])) if m else (None, None)
+
+c = Chat("-v", "-T", "0", "-n", "8")
+ok("a chat greets and prompts", c.until("> ") and True, c.seen)
+c.say("the light\n")
+n1, held = figures(c)
+ok("a first turn reads its whole prompt", n1 and held == 0, (n1, held))
+c.until("> "); c.say("of the sun\n")
+n2, held = figures(c)
+ok("a second turn reads only what is new", n2 and n1 <= held < n2, (n1, n2, held))
+c.until("> "); c.say('"""\nthe\nsun\n"""\n')
+n3, held3 = figures(c)
+ok("a message of several lines is one message", n3 and n3 > n2, (n2, n3))
+c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the light\n")
+n4, held = figures(c)
+ok("/clear starts afresh", n4 == n1, (n1, n4))
+c.until("> "); c.say("the " * 600 + "\n")
+ok("a message too long for the context is refused", c.until("context holds 512") is not None, c.seen)
+c.until("> "); c.say("of\n")
+n5, held = figures(c)
+ok("and the conversation goes on without it", n5 and n4 < n5 < 200, (n4, n5))
+c.until("> "); c.say("/exit\n")
+ok("/exit ends with 0", c.status() == 0)
+
+c = Chat(); c.until("> "); c.say("\x04")
+ok("the end of input ends with 0", c.status() == 0)
+ENDLESS = ("--logit-bias", "40=1000", "--context", "200k")   # token 40 for ever
+c = Chat(*ENDLESS); c.until("> "); c.say("the\n")
+ok("an endless answer streams", c.until("EEEE") is not None, c.seen[-80:])
+c.say("\x03")
+ok("Ctrl-C stops an answer and the chat goes on", c.until("\n> ") is not None, c.seen[-80:])
+c.say("/exit\n")
+ok("and ends well", c.status() == 0)
+c = Chat("--raw")
+ok("--raw wants a prompt", c.status() == 2)
+
+p = subprocess.Popen([LUMEN, "run", MODEL, "the", "--raw", *ENDLESS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+first = p.stdout.read(1)
+p.send_signal(signal.SIGINT)
+text, err = p.communicate(timeout=60)
+ok("Ctrl-C stops a single answer with 130", p.returncode == 130, (p.returncode, err))
+ok("its text ends with a newline", text.endswith(b"\n"), text[-5:])
+P
+python3 "$TEST_TMP/chat.py" "$LUMEN" > "$out" 2> "$err" || not_ok "the chat script runs" "$(tail -n 2 "$err")"
+cat "$out"
+if grep -q '^not ok' "$out"; then exit 1; fi
+finish
