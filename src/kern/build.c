@@ -119,5 +119,15 @@ static Err *format_kernel(Kerns *k, const FormatForm *f, int64_t K, const Kern *
   return e;
 }
 
+Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) {
+  uint64_t key = hash_bytes(fn->name, strlen(fn->name), 78);
+  if ((*out = find(k, key))) return NULL;
+  int64_t t0 = os_now_ns();
+  Arena *tmp = arena_new("compile");
+  Err *e = finish(k, tmp, fn, key, 4096, (Sched){0}, t0, out);
+  arena_free(tmp);
+  return e;
+}
+
 Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return format_kernel(k, f, K, out); }
 Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return format_kernel(k, f, 0, out); }

@@ -29,6 +29,65 @@ size_t kern_code_bytes(const Kerns *k);
 Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape s, const Kern **out);
 Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out);   /* opt.h lower_pack says the arguments */
 Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out);            /* lower_decode likewise */
+Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out);                           /* any function with the signature of opt.h; kept by its name */
 /* The schedule chosen for a region, by its structure and the target's registers; traced under sched. */
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape s);
+
+/* spec.c: one call of an op as a line of text, 'OP parameter=type[dim,..] parameter=number ..':
+
+     OP w=FORMAT[4096,4096] x=f32[1,4096]          OP q=f32[4,8,64] k=f16[2,40,64,16] v=f16[2,640,64] pos=i32[4]=600 scale=0.125
+
+   type: an element type, or a format where the op's text has a capital letter. A dimension that the op uses only as number of rows (first
+   dimension, never of weights) is a symbol of the program, as in models: the same kernels run for any number of rows. It may be given a name
+   instead of a number; its value is then not known. =N behind an i32 tensor: its elements count up to N; else they are random but valid.
+   Results need naming only where their type is a capital letter: k=f16[..]. */
+enum { KERN_MAX_ITEMS = 16, KERN_MAX_SYMS = 8 };
+typedef struct KernItem {
+  const char *name, *elt;            /* elt NULL: a number */
+  int64_t dim[IR_MAX_DIMS]; const char *dim_name[IR_MAX_DIMS]; int n_dims; /* dim_name: a symbol, dim is -1 then */
+  bool is_int; int64_t ival; double fval;
+  int64_t last;                      /* =N; -1: not given */
+} KernItem;
+typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; } KernCall;
+typedef struct KernSpec {
+  const OpDecl *op;
+  const char *text, *variant;        /* text: the call as it would be written */
+  Tp *tp; TpPlan *plan;
+  int64_t sym[KERN_MAX_SYMS];        /* rows of every symbol, -1: not known */
+  int64_t *last;                     /* by buffer: KernItem.last */
+} KernSpec;
+/* Fail: ERR_USAGE (what, got, expected, nearest name). */
+Err *kern_call_parse(Arena *a, const char *text, KernCall *out);
+void kern_call_print(const KernCall *c, Str *out);
+/* Gives dimension `var` of the op's text another size wherever the call has it; false: it has none. */
+bool kern_call_resize(const Module *m, KernCall *c, const char *var, int64_t size);
+/* The op's dimension variables, by the order of their first use: rows (symbols), and rows of weights. */
+typedef struct KernDim { const char *name; bool is_rows, is_weight_row, is_weight_k; } KernDim;
+int kern_op_dims(const OpDecl *op, KernDim *out, int max);
+bool kern_type_is_format(const TypeExpr *t);  /* a capital letter: any format */
+bool kern_type_is_weight(const TypeExpr *t);  /* of two dimensions: blocks, packed or read raw */
+/* The call instantiated and planned. precision NULL: f32. Fails: ERR_USAGE, ERR_NOT_FOUND, and what tp_call says. */
+Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out);
+
+/* check.c: memory with data for a spec whose symbols are all known. Every buffer ends where an inaccessible page begins and has a pattern in
+   front; what has no meaning (paddings, temporaries) holds NaN. Equal seeds: equal data. */
+typedef struct KernData KernData;
+Err *kern_data_new(const KernSpec *s, uint64_t seed, KernData **out);  /* Fails: ERR_MEMORY, ERR_USAGE (=N outside what the op may index) */
+void kern_data_free(KernData *d);                                      /* NULL is fine */
+/* The oracle: the naive form, run by the interpreter. Fails: an access outside every buffer. */
+Err *kern_data_interp(KernData *d);
+/* Machine code for these rows; shape KERN_N_SHAPES: by their number. */
+Err *kern_data_prepare(KernData *d, Kerns *k, KernShape shape);
+Err *kern_data_run(KernData *d, DevPool *pool);                        /* pool NULL: the caller alone. Fails: ERR_MEMORY */
+int kern_data_n_jobs(const KernData *d);                               /* regions, after kern_data_prepare */
+const Kern *kern_data_kern(const KernData *d, int job, int64_t *n_items);
+/* NULL: every result is the same bit for bit (any NaN is any NaN), nothing outside results was touched. Fails: ERR_FORMAT, says where. */
+Err *kern_data_compare(const KernData *want, const KernData *got);
+/* The work of one run, counted from the plan's statements. */
+typedef struct KernWork { double int_madds, f32_madds; double n_bytes; double weight_bytes; } KernWork; /* multiply-adds inside reductions; bytes of all operands, once each */
+KernWork kern_data_work(const KernData *d);
+
+/* peak.c: what the machine gives at best, measured with kernels of our own for the set's target. */
+typedef struct KernPeak { double f32_madds_per_s, int_madds_per_s, read_bytes_per_s; } KernPeak;
+Err *kern_peak(Kerns *k, DevPool *pool, size_t n_bytes, KernPeak *out); /* n_bytes: memory read again and again by all threads together */
 #endif

@@ -3,11 +3,12 @@
    registers for operands wins. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int products; bool integer, coded; int64_t K; } Need;
+typedef struct Need { int sums; bool integer, coded; int64_t K; } Need; /* sums: accumulators a row needs at once */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
   if (!dag_walk_first(p->tp->dag, x)) return;
+  if (d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM)) n->sums++;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
     n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
@@ -34,16 +35,15 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     Need one = {0};
     dag_walk_begin(p->tp->dag);
     look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
-    n.products += one.integer || one.coded;
+    n.sums = MAX(n.sums, i + one.sums); /* what earlier statements made waits in registers */
     n.integer |= one.integer;
     n.coded |= one.coded;
     n.K = MAX(n.K, one.K);
   }
-  n.products = n.products ? n.products : 1;
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
-  int per_row = n.products + (n.integer ? 1 : 0), most = (t->n_vec_regs - spare) / per_row;
+  int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);
   int T = most >= 24 ? 24 : most >= 16 ? 16 : most >= 12 ? 12 : most >= 8 ? 8 : most >= 6 ? 6 : most >= 4 ? 4 : most >= 2 ? most : 1;
-  if (shape == KERN_FEW) T = T > 4 ? 4 : T;
+  if (shape == KERN_FEW) T = T > 8 ? 8 : T;
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
   if (T > 4) s.tile[s.n_tiles++] = 4;
@@ -53,6 +53,6 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);
   }
-  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d products; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.products, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "", s.block_rows);
+  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d sums a row; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.sums, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "", s.block_rows);
   return s;
 }

@@ -145,4 +145,5 @@ void lang_print_expr(const Expr *e, Str *out);
 
 /* std.c: the texts embedded in the binary (made by the build from std/), then every *.lum of std_dir if not NULL. */
 Err *lang_std_load(Arena *a, const char *std_dir, Module **out);
+Err *lang_std_load_with(Arena *a, const char *std_dir, const char *file, Module **out); /* and one text more; its name ends in .lum */
 #endif

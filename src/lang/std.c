@@ -46,9 +46,13 @@ static Err *find_texts(Found *f, const char *dir, int depth) {
   return NULL;
 }
 
-Err *lang_std_load(Arena *a, const char *std_dir, Module **out) {
+Err *lang_std_load_with(Arena *a, const char *std_dir, const char *file, Module **out) {
   Found f = {.arena = a};
   for (const Source *s = std_embedded; s->file; s++) PUSH(a, f.src, f.n, f.cap, *s);
   if (std_dir) TRY(find_texts(&f, std_dir, 0));
+  if (file && !os_exists(file)) return err_new(ERR_IO, "%s: no such file", file);
+  if (file) TRY(take_entry(&f, file, 0));
   return lang_load(a, f.src, f.n, out);
 }
+
+Err *lang_std_load(Arena *a, const char *std_dir, Module **out) { return lang_std_load_with(a, std_dir, NULL, out); }

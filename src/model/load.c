@@ -82,7 +82,8 @@ static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
   }
   const Kern *k;
   TRY(kern_decode(m->kerns, t->form, &k));
-  void *args[2] = {(void *)(uintptr_t)f->p, out};
+  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)f->p, out};
+  format_table_args(t->form, args);
   uint8_t scratch[256];
   k->entry(args, 0, f->n_elems / t->form->block, scratch);
   return NULL;
@@ -178,7 +179,7 @@ static Err *row_map(Model *m, const ModelTensor *t, int64_t n, RowMap *maps, int
   return NULL;
 }
 
-typedef struct PackJob { const Kern *k; void *args[3]; int64_t n_tiles; } PackJob;
+typedef struct PackJob { const Kern *k; void *args[FORMAT_MAX_ARGS]; int64_t n_tiles; } PackJob;
 typedef struct PackRun { PackJob *job; int n_jobs; DevClaim *claim; } PackRun;
 
 static void pack_thread(void *ctx, int thread, int n_threads) {
@@ -214,6 +215,7 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
   job->args[0] = (void *)base;
   job->args[1] = offs;
   job->args[2] = t->packed;
+  format_table_args(t->form, job->args);
   job->n_tiles = tiles;
   return NULL;
 }

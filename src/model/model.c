@@ -170,6 +170,7 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
 
 void model_close(Model *m) {
   if (!m) return;
+  model_spent_print(m);
   dev_pool_free(m->pool);
   kern_set_free(m->kerns);
   os_pages_free(&m->packed);

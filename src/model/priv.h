@@ -60,6 +60,10 @@ typedef struct Section {
 /* One run of a section's plan for one layer. */
 typedef struct Call { Section *section; int layer; void ***args; } Call; /* args[region][i] */
 
+/* spent.c: time under LUMEN_TRACE=time. */
+typedef struct SpentRow { const Kern *k; int64_t t_ns, n_calls, n_items; } SpentRow;
+typedef struct Spent { SpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } Spent; /* build_ns: before the threads start */
+
 struct Model {
   Arena *arena; Arena *forms_arena;
   Module *module; const ModelDecl *decl;
@@ -85,6 +89,7 @@ struct Model {
   DevClaim *claim; int n_claims;
   const float *logits; int64_t logits_stride;
   ModelTimes times;
+  Spent spent[2];                /* steps of one token a sequence, of several */
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; Seq *next; };
 
@@ -93,5 +98,7 @@ bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer
 Err *model_build_graph(Model *m);
 Err *model_load_weights(Model *m);
 Err *model_plan_memory(Model *m);
+void model_spent_add(Model *m, Spent *s, const Kern *k, int64_t n_items, int64_t t_ns);
+void model_spent_print(Model *m);
 Err *model_kernels(Model *m, Section *s, KernShape shape);
 #endif

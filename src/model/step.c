@@ -5,8 +5,8 @@
 #include <string.h>
 #include "model/priv.h"
 
-typedef struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; } Job;
-typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; Arena *arena; int64_t sym[16]; } Step;
+typedef struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; int64_t t_ns; } Job; /* t_ns: only when traced */
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; Arena *arena; int64_t sym[16]; Spent *spent; } Step; /* spent: NULL unless traced */
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 static void max_syms(const Model *m, int64_t *sym) {
@@ -28,7 +28,7 @@ static void plan_temps(Model *m, Section *s) {
   for (int r = 0; r < s->plan->n_regions; r++)
     for (int k = 0; k < s->plan->region[r].n_args; k++) {
       int w = s->plan->region[r].arg[k];
-      if (w >= 0 && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
+      if (w >= 0 && w < TP_TABLE && s->bind[w].kind == BIND_STATE) s->per_seq[r] = true;
     }
 }
 
@@ -67,6 +67,7 @@ static Err *plan_vars(Model *m) {
 }
 
 static void *bound_address(Model *m, const Section *s, int layer, int b) {
+  if (b >= TP_TABLE) return (void *)(uintptr_t)s->tp->table[b - TP_TABLE];
   const Bind *bd = &s->bind[b];
   const TpBuf *t = &s->tp->buf[b];
   switch (bd->kind) {
@@ -156,6 +157,8 @@ static void run_job(Model *m, Job *j, int i, int thread) {
   while (dev_claim(&m->claim[i], chunk, j->n_items, &a, &b)) j->k->entry(j->args, a, b, scratch);
 }
 
+static int64_t traced_now(const Step *s) { return s->spent ? os_now_ns() : 0; }
+
 static void step_thread(void *ctx, int thread, int n_threads) {
   Step *s = ctx;
   (void)n_threads;
@@ -165,13 +168,21 @@ static void step_thread(void *ctx, int thread, int n_threads) {
     while (!s->job[end].last_of_phase) end++;
     if (s->job[i].serial) {
       if (dev_barrier_last(s->m->pool)) {
-        for (int k = i; k <= end; k++) s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
+        for (int k = i; k <= end; k++) {
+          int64_t t = traced_now(s);
+          s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
+          s->job[k].t_ns = traced_now(s) - t;
+        }
         dev_barrier_release(s->m->pool);
       }
       running = false;
     } else {
       if (running) dev_barrier(s->m->pool);
-      for (int k = i; k <= end; k++) run_job(s->m, &s->job[k], k, thread);
+      for (int k = i; k <= end; k++) {
+        int64_t t = traced_now(s);
+        run_job(s->m, &s->job[k], k, thread);
+        if (thread == 0) s->job[k].t_ns = traced_now(s) - t;
+      }
       running = true;
     }
     i = end + 1;
@@ -202,7 +213,7 @@ static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, cons
   sym[0] = part->n_tokens;
   for (int i = 0; i < rg->n_args; i++) {
     int b = rg->arg[i];
-    if (b < 0) continue;
+    if (b < 0 || b >= TP_TABLE) continue;
     const TpBuf *t = &s->tp->buf[b];
     if (s->bind[b].kind == BIND_STATE) args[i] = part->seq->state.p + st->m->state_off[c->layer * st->m->layer->n_states + s->bind[b].index];
     else if (t->n_dims && s->tp->dag->node[t->dim[0]].kind == DX_SYM && s->tp->dag->node[t->dim[0]].ival == 0)
@@ -264,6 +275,7 @@ static int64_t set_inputs(Model *m, const StepPart *part, int n_parts) {
 
 static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows) {
   Model *m = st->m;
+  int64_t t0 = traced_now(st);
   for (int c = 0; c < m->n_calls; c++) {
     if (c + 1 == m->n_calls && n_rows == 0) break;
     TRY(add_jobs(st, &m->call[c], part, n_parts));
@@ -274,8 +286,17 @@ static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows
     m->claim = (DevClaim *)(((uintptr_t)c + 63) & ~(uintptr_t)63);
   }
   for (int i = 0; i < st->n_jobs; i++) atomic_store_explicit(&m->claim[i].next, 0, memory_order_relaxed);
+  if (st->spent) st->spent->build_ns += os_now_ns() - t0;
   dev_pool_run(m->pool, step_thread, st);
   return NULL;
+}
+
+static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
+  Spent *s = st->spent;
+  s->n_steps++;
+  s->n_tokens += n_tokens;
+  s->t_ns += t_ns;
+  for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
 }
 
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
@@ -285,7 +306,10 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   int64_t n_rows = set_inputs(m, part, n_parts);
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
+  if (trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
+  int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
+  if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);
   arena_free(st.arena);
   if (e) return e;
   for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;

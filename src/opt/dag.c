@@ -226,6 +226,49 @@ Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c) {
   return dx_node(d, (DxNode){.kind = DX_OP, .op = (uint8_t)op, .n_args = 3, .arg = {a, b, c}});
 }
 
+/* ---- tables -------------------------------------------------------------------------------------------------------- */
+static void table_store(IrMem m, uint8_t *to, double v) {
+  float f = (float)v;
+  int64_t i = (int64_t)v;
+  uint16_t h = m == IR_M_f16 ? f32_to_f16(f) : f32_to_bf16(f);
+  if (m == IR_M_f32) memcpy(to, &f, 4);
+  else if (m == IR_M_f16 || m == IR_M_bf16) memcpy(to, &h, 2);
+  else for (int k = 0; k < ir_mem_bytes[m]; k++) to[k] = (uint8_t)(i >> 8 * k);
+}
+
+static IrMem table_mem(const char *elt) {
+  if (!strcmp(elt, "u32")) return IR_M_i32;
+  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
+  return IR_M_none;
+}
+
+int dx_table(Dag *d, const TableDecl *t) {
+  for (int i = 0; i < d->n_tabs; i++) if (d->tab[i].decl == t) return i;
+  if (d->n_tabs == DX_MAX_TABLES) return -1;
+  DxTable *x = &d->tab[d->n_tabs];
+  *x = (DxTable){.decl = t, .mem = table_mem(t->elt)};
+  CHECK(x->mem != IR_M_none, "table %s: kind %s", t->name, t->elt);
+  uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, (int64_t)t->n_values * ir_mem_bytes[x->mem] + 64);
+  for (int i = 0; i < t->n_values; i++) table_store(x->mem, p + (int64_t)i * ir_mem_bytes[x->mem], t->value[i]);
+  x->data = p;
+  return d->n_tabs++;
+}
+
+static bool mem_is_float(IrMem m) { return m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32; }
+
+Dx dx_lookup(Dag *d, int table, Dx index) {
+  const DxTable *t = &d->tab[table];
+  bool flt = mem_is_float(t->mem);
+  int64_t i;
+  if (dx_is_int(d, index, &i)) {
+    float f = (float)t->decl->value[i];
+    if (t->mem == IR_M_f16) f = f16_to_f32(f32_to_f16(f));
+    if (t->mem == IR_M_bf16) f = bf16_to_f32(f32_to_bf16(f));
+    return flt ? dx_flt(d, f) : dx_int(d, (int64_t)t->decl->value[i]);
+  }
+  return intern(d, (DxNode){.kind = DX_TAB, .op = (uint8_t)t->mem, .type = flt ? DT_F32 : DT_INT, .n_args = 1, .arg = {index}, .ival = table});
+}
+
 static const DxRange RANGE_ANY = {-((int64_t)1 << 40), (int64_t)1 << 40};
 
 static int64_t ones_above(int64_t v) {
@@ -263,6 +306,16 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
   }
 }
 
+static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_max) {
+  const TableDecl *t = d->tab[n->ival].decl;
+  DxRange at = dx_range(d, n->arg[0], axis_max), r = {INT64_MAX, INT64_MIN};
+  for (int64_t i = MAX(at.lo, 0); i <= MIN(at.hi, t->n_values - 1); i++) {
+    r.lo = MIN(r.lo, (int64_t)t->value[i]);
+    r.hi = MAX(r.hi, (int64_t)t->value[i]);
+  }
+  return r;
+}
+
 DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
   const DxNode *n = &d->node[x];
   switch (n->kind) {
@@ -278,6 +331,7 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
         case IR_M_i16: return (DxRange){-32768, 32767};
         default: return (DxRange){0, 0xffffffffll};
       }
+    case DX_TAB: return range_table(d, n, axis_max);
     case DX_OP: return range_op(d, n, axis_max);
     default: return RANGE_ANY;
   }
@@ -313,6 +367,7 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     case DX_SYM: str_addf(out, "S%d", (int)n->ival); return;
     case DX_FIELD: str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival); return;
     case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
+    case DX_TAB: str_addf(out, "%s[", d->tab[n->ival].decl->name); break;
     case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, n->kind == DX_WGT ? wgt[n->op] : ""); break;
     case DX_RED: str_addf(out, "red%d(k%d < ", n->op, (int)(n->ival % DX_BINDER)); break;
     default: str_addf(out, "%s(", dxops[n->op].name); break;
@@ -321,5 +376,5 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     if (i) str_add(out, n->kind == DX_RED ? ": " : ", ");
     dx_print(d, n->arg[i], out);
   }
-  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT ? "]" : ")");
+  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB ? "]" : ")");
 }

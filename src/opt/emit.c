@@ -425,7 +425,7 @@ static void steps(Emit *e, const DxNode *red, Lin first, int64_t n, Vals *acc) {
   e->axis[axis] = saved;
 }
 
-enum { UNROLL_WHOLE = 64, UNROLL = 8 };
+enum { UNROLL_WHOLE = 64, UNROLL_CHAIN = 16, UNROLL = 8 };
 
 /* The least or greatest over the tile's rows of an integer that depends on the row. */
 IrRef emit_row_bound(Emit *e, Dx x, IrOp op) {
@@ -477,7 +477,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
   if (fixed && unit < UNROLL && vec) unit = ROUND_UP(UNROLL, unit);
-  if (fixed && (ext <= unit || (n.op == RED_ISUM && ext <= UNROLL_WHOLE))) {
+  if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }

@@ -19,7 +19,7 @@ typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
   const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
   IrRef scratch;
-  IrRef *arg;                     /* loaded argument table, as TpRegion.arg */
+  IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
   int n_rows, row;                /* rows in lockstep: axis 0 is axis[0] + row */

@@ -7,122 +7,34 @@
    into planes of 8, 4, 2 or 1 bits so that a 64-byte vector holds four consecutive codes (a quad) of each of 16 rows, and scales as
    arrays of 16. Formats that have no such form are kept as f32. In: a format declaration. Out: FormatForm. */
 #include <string.h>
-#include "opt/opt.h"
-
-typedef struct FmtEval { Dag *d; const Module *m; const FormatDecl *f; const char *arg[40]; Dx val[40]; int n; int depth; Err *err; } FmtEval;
-
-static Dx fail(FmtEval *s, Err *e) {
-  if (s->err) err_free(e);
-  else s->err = e;
-  return dx_int(s->d, 0);
-}
-
-static Dx eval(FmtEval *s, const Expr *e);
-
-static IrMem field_mem(const char *elt) {
-  if (!strcmp(elt, "u32")) return IR_M_i32;
-  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
-  return IR_M_none;
-}
-
-static Dx field(FmtEval *s, const char *name, int64_t i) {
-  for (int k = 0; k < s->f->n_fields; k++) {
-    const Field *fl = &s->f->field[k];
-    if (strcmp(fl->name, name)) continue;
-    IrMem m = field_mem(fl->elt);
-    if (m == IR_M_none) return fail(s, err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, name, fl->elt));
-    if (i < 0 || i >= fl->count) return fail(s, err_new(ERR_SHAPE, "format %s: %s[%lld] is outside its %lld elements", s->f->name, name, (long long)i, (long long)fl->count));
-    bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
-    return dx_node(s->d, (DxNode){.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m]});
-  }
-  return 0;
-}
-
-static Dx call_own(FmtEval *s, const FormatFn *fn, Dx arg) {
-  if (++s->depth > 40) return fail(s, err_new(ERR_LIMIT, "format %s: %s: calls nest deeper than 40", s->f->name, fn->name));
-  int mark = s->n;
-  if (fn->arg) {
-    s->arg[s->n] = fn->arg;
-    s->val[s->n++] = arg;
-  }
-  Dx v = eval(s, fn->value);
-  s->n = mark;
-  s->depth--;
-  return v;
-}
-
-static Dx eval_name(FmtEval *s, const Expr *e) {
-  for (int i = s->n - 1; i >= 0; i--) if (!strcmp(s->arg[i], e->name)) return s->val[i];
-  for (int i = 0; i < s->f->n_fns; i++) if (!s->f->fn[i].arg && !strcmp(s->f->fn[i].name, e->name)) return call_own(s, &s->f->fn[i], 0);
-  Dx x = field(s, e->name, 0);
-  return x ? x : fail(s, err_new(ERR_NOT_FOUND, "format %s: name '%s' has no value here", s->f->name, e->name));
-}
-
-static Dx eval_call(FmtEval *s, const Expr *e) {
-  if (s->err) return dx_int(s->d, 0);
-  for (int i = 0; i < s->f->n_fns; i++)
-    if (s->f->fn[i].arg && e->n_args == 1 && !strcmp(s->f->fn[i].name, e->name)) return call_own(s, &s->f->fn[i], eval(s, e->arg[0]));
-  static const struct { const char *name; DxOp op; int n; } fns[] = {{"f32", DXO_TOF, 1}, {"i32", DXO_TOI, 1}, {"abs", DXO_ABS, 1}, {"bits_f32", DXO_BITF, 1}, {"min", DXO_MIN, 2}, {"max", DXO_MAX, 2}};
-  for (size_t i = 0; i < COUNT_OF(fns); i++) {
-    if (strcmp(fns[i].name, e->name) || fns[i].n != e->n_args) continue;
-    Dx a = eval(s, e->arg[0]);
-    return fns[i].n == 1 ? dx_op1(s->d, fns[i].op, a) : dx_op2(s->d, fns[i].op, a, eval(s, e->arg[1]));
-  }
-  return fail(s, err_new(ERR_NOT_FOUND, "format %s: function '%s': no such function", s->f->name, e->name));
-}
-
-static const DxOp infix[OP_COUNT] = {
-  [OP_OR] = DXO_LOR, [OP_AND] = DXO_LAND, [OP_EQ] = DXO_EQ, [OP_NE] = DXO_NE, [OP_LE] = DXO_LE, [OP_GE] = DXO_GE, [OP_LT] = DXO_LT,
-  [OP_GT] = DXO_GT, [OP_BOR] = DXO_OR, [OP_BXOR] = DXO_XOR, [OP_BAND] = DXO_AND, [OP_SHL] = DXO_SHL, [OP_SHR] = DXO_SHR,
-  [OP_ADD] = DXO_ADD, [OP_SUB] = DXO_SUB, [OP_MUL] = DXO_MUL, [OP_DIV] = DXO_DIV, [OP_MOD] = DXO_MOD,
-};
-
-static Dx eval(FmtEval *s, const Expr *e) {
-  if (s->err) return dx_int(s->d, 0);
-  switch (e->kind) {
-    case EX_INT: return dx_int(s->d, e->ival);
-    case EX_FLOAT: return dx_flt(s->d, (float)e->fval);
-    case EX_NAME: return eval_name(s, e);
-    case EX_CALL: return eval_call(s, e);
-    case EX_INDEX: {
-      int64_t i;
-      Dx x = eval(s, e->arg[1]);
-      if (s->err) return x;
-      if (!dx_is_int(s->d, x, &i)) return fail(s, err_new(ERR_SHAPE, "format %s: an index depends on the data", s->f->name));
-      x = field(s, e->arg[0]->name, i);
-      return x ? x : fail(s, err_new(ERR_NOT_FOUND, "format %s: no field '%s'", s->f->name, e->arg[0]->name));
-    }
-    case EX_UNARY: {
-      Dx a = eval(s, e->arg[0]);
-      return e->op == OP_INV ? dx_op2(s->d, DXO_XOR, a, dx_int(s->d, -1)) : dx_op1(s->d, e->op == OP_NEG ? DXO_NEG : DXO_LNOT, a);
-    }
-    case EX_BINARY: {
-      Dx a = eval(s, e->arg[0]);
-      return dx_op2(s->d, infix[e->op], a, eval(s, e->arg[1]));
-    }
-    case EX_COND: { /* the branch not taken is not evaluated: it may index outside its field */
-      Dx c = eval(s, e->arg[0]);
-      int64_t v;
-      if (dx_is_int(s->d, c, &v)) return eval(s, e->arg[v ? 1 : 2]);
-      Dx a = eval(s, e->arg[1]);
-      return dx_op3(s->d, DXO_COND, c, a, eval(s, e->arg[2]));
-    }
-    default: return fail(s, err_new(ERR_SYNTAX, "format %s: this kind of expression does not belong here", s->f->name));
-  }
-}
+#include "opt/fmteval.h"
 
 /* ---- canonical form ------------------------------------------------------------------------------------------------ */
-typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES]; int n; bool over; } Leafs;
+typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over; } Leafs;
 
-static Dx leafify(Leafs *l, Dx x) {
+/* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
+   from a table are what is kept: `bare` says which. */
+static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
+  if (n->kind == DX_FIELD) return true;
+  if (n->type != DT_INT || n->kind == DX_INT) return false;
+  if (!bare || n->kind != DX_OP) return true;
+  DxRange r = dx_range(d, x, NULL);
+  int constants = 0;
+  for (int i = 0; i < n->n_args; i++) constants += d->node[n->arg[i]].kind == DX_INT;
+  return constants + 1 != n->n_args && r.lo >= -32768 && r.hi < 65536;
+}
+
+static Dx leafify(Leafs *l, Dx x, bool bare) {
   DxNode n = l->d->node[x];
-  bool leaf = n.kind == DX_FIELD || (n.type == DT_INT && n.kind != DX_INT);
-  if (leaf) {
+  if (is_leaf(l->d, &n, x, bare)) {
+    for (int i = 0; i < l->n; i++) if (l->at[i] == x) return l->leaf[i];
     if (l->n == MAX_LEAVES) { l->over = true; return x; }
     l->at[l->n] = x;
-    return dx_node(l->d, (DxNode){.kind = DX_LEAF, .type = n.type, .ival = l->n++});
+    l->leaf[l->n] = dx_node(l->d, (DxNode){.kind = DX_LEAF, .type = n.type, .ival = l->n});
+    return l->leaf[l->n++];
   }
-  for (int i = 0; i < n.n_args; i++) n.arg[i] = leafify(l, l->d->node[x].arg[i]);
+  bare = n.type == DT_INT || n.type == DT_BOOL || (n.kind == DX_OP && n.op == DXO_BITF);
+  for (int i = 0; i < n.n_args; i++) n.arg[i] = leafify(l, l->d->node[x].arg[i], bare);
   return n.n_args ? dx_node(l->d, n) : x;
 }
 
@@ -177,12 +89,12 @@ static void keep_value(FormatForm *f) {
 
 static bool find_leaves(FormatForm *f, Arena *a) {
   Leafs first = {.d = f->dag};
-  f->value = leafify(&first, f->x[0]);
+  f->value = leafify(&first, f->x[0], false);
   f->n_leaves = first.n;
   for (int s = 0; s < first.n; s++) f->leaf[s].at = ARENA_ARRAY(a, Dx, f->block);
   for (int i = 0; i < f->block; i++) {
     Leafs l = {.d = f->dag};
-    if (leafify(&l, f->x[i]) != f->value || l.n != first.n || l.over) return false;
+    if (leafify(&l, f->x[i], false) != f->value || l.n != first.n || l.over) return false;
     for (int s = 0; s < l.n; s++) f->leaf[s].at[i] = l.at[s];
   }
   f->code = -1;
@@ -275,7 +187,7 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
   f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
-  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, call_own(s, x, dx_int(f->dag, i)));
+  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i)));
   if (s->err) return s->err;
   const DxNode *n = &f->dag->node[f->x[0]];
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
@@ -285,6 +197,10 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   find_integer(f);
   *out = f;
   return NULL;
+}
+
+void format_table_args(const FormatForm *f, void **args) {
+  for (int i = 0; i < f->dag->n_tabs; i++) args[FORMAT_ARG_TABLES + i] = (void *)(uintptr_t)f->dag->tab[i].data;
 }
 
 PackLayout format_layout(const FormatForm *f, int64_t K) {

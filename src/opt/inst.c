@@ -58,6 +58,12 @@ int tp_view(Tp *p, int buf, const Dx *dim, int n_dims) {
   return p->n_bufs - 1;
 }
 
+int tp_table(Tp *p, const void *data) {
+  for (int i = 0; i < p->n_tables; i++) if (p->table[i] == data) return i;
+  PUSH(p->arena, p->table, p->n_tables, p->cap_tables, data);
+  return p->n_tables - 1;
+}
+
 Err *tp_form(Tp *p, const char *format, FormatForm **out) {
   for (int i = 0; i < p->n_forms; i++) {
     if (!strcmp(p->form[i]->decl->name, format)) { *out = p->form[i]; return NULL; }

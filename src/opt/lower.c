@@ -6,9 +6,9 @@
 static IrRef zero64(Emit *e) { return ir_const_i(&e->b, IR_T_i64, 0); }
 
 static IrType shape_of(Emit *e, int buf) {
-  const TpBuf *b = &e->p->buf[buf];
+  const TpBuf *b = buf < TP_TABLE ? &e->p->buf[buf] : NULL;
   IrPtr p = {.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}};
-  if (b->mem != IR_M_none && !b->fmt) {
+  if (b && b->mem != IR_M_none && !b->fmt) {
     p.mem = (uint8_t)b->mem;
     p.n_dims = (uint8_t)b->n_dims;
     for (int i = 0; i < b->n_dims; i++) if (!dx_is_int(e->d, b->dim[i], &p.dim[i])) p.dim[i] = -1;
@@ -152,7 +152,7 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: blocks of weights along an axis of unknown length", t->text));
   Loop l;
-  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, t->extent[axis]));
+  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : emit_row_bound(e, t->extent[axis], IR_smax);
   if (fixed && ext % unit) emit_fail(e, err_new(ERR_SHAPE, "%s: %lld is not a multiple of the block of %lld", t->text, (long long)ext, (long long)unit));
   loop_begin(e, &l, n, false, NULL, 0);
   for (int64_t u = 0; u < unit; u++) {
@@ -415,6 +415,11 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 
+static void load_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
+  e->arg = ARENA_ARRAY(e->a, IrRef, DX_MAX_TABLES);
+  for (int i = 0; i < f->dag->n_tabs; i++) e->arg[i] = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8 * (FORMAT_ARG_TABLES + i));
+}
+
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out_fn) {
   IrRef args, first, last;
   Emit *e = emit_new(a, name, &args, &first, &last);
@@ -422,6 +427,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
+  load_tables(e, f, args, ptr);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
@@ -457,6 +463,7 @@ Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef in = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
   Loop l;
+  load_tables(e, f, args, ptr);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
   IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));

@@ -12,7 +12,7 @@
 
 /* ---- dag.c: hash-consed expressions ---------------------------------------------------------------------------------- */
 typedef int32_t Dx; /* a node; 0 is none */
-typedef enum DxKind { DX_NONE, DX_INT, DX_FLT, DX_AXIS, DX_SYM, DX_LOAD, DX_WGT, DX_FIELD, DX_LEAF, DX_OP, DX_RED } DxKind;
+typedef enum DxKind { DX_NONE, DX_INT, DX_FLT, DX_AXIS, DX_SYM, DX_LOAD, DX_WGT, DX_FIELD, DX_LEAF, DX_TAB, DX_OP, DX_RED } DxKind;
 typedef enum DxOp {
   DXO_NONE,
 #define DXOP(name, n_args, type, meaning) DXO_##name,
@@ -25,15 +25,20 @@ typedef enum WgtAttr { WA_VALUE, WA_CODE, WA_SCALE, WA_OFFSET } WgtAttr;
 enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a statement are 0.., binders of its reductions DX_BINDER + depth */
 
 typedef struct DxNode {
-  uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD an IrMem */
+  uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD and DX_TAB an IrMem */
   uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
-  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_RED: extent, body */
-  int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_RED axis number */
+  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_RED: extent, body */
+  int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_TAB table; DX_RED axis number */
   float fval;                     /* DX_FLT */
 } DxNode;
 
+/* A table of the texts as it lies in memory. */
+typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; } DxTable;
+enum { DX_MAX_TABLES = 8 };
+
 typedef struct Dag {
   Arena *arena;
+  DxTable tab[DX_MAX_TABLES]; int n_tabs;
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
@@ -51,6 +56,8 @@ Dx dx_op2(Dag *d, DxOp op, Dx a, Dx b);    /* converts an int argument to float 
 Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c);
 Dx dx_to_f32(Dag *d, Dx a);
 bool dx_is_int(const Dag *d, Dx x, int64_t *v);
+int dx_table(Dag *d, const TableDecl *t);  /* its number, the same for the same declaration; -1: too many */
+Dx dx_lookup(Dag *d, int table, Dx index); /* an index that is constant is in range */
 typedef struct DxRange { int64_t lo, hi; } DxRange;
 DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max); /* of an integer node; axis_max may be NULL */
 typedef Dx (*DxMap)(void *ctx, Dx x);      /* returns the replacement of a leaf-ward node, or 0 to descend */
@@ -85,6 +92,8 @@ typedef struct FormatForm {
   int group;                /* elements that share scale and offset */
   int chunk;                /* elements laid out together in the planes */
 } FormatForm;
+enum { FORMAT_ARG_TABLES = 4, FORMAT_MAX_ARGS = FORMAT_ARG_TABLES + DX_MAX_TABLES }; /* pack and decode functions: args from here on are the tables */
+void format_table_args(const FormatForm *f, void **args);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
@@ -114,6 +123,8 @@ typedef struct TpStmt {
   const char *op, *text;    /* where it comes from, for traces */
 } TpStmt;
 
+enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
+
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
 
 typedef struct Tp {
@@ -123,12 +134,14 @@ typedef struct Tp {
   TpStmt *stmt; int n_stmts, cap_stmts;
   TpSym *sym; int n_syms, cap_syms;
   FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
+  const void **table; int n_tables, cap_tables; /* of the formats that the program's weights have */
 } Tp;
 typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
 Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
 int tp_view(Tp *p, int buf, const Dx *dim, int n_dims);
+int tp_table(Tp *p, const void *data);         /* number of a format's table, added where new */
 Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
 /* Appends the statements of op `name` (the first variant that fits). results[i] < 0: a new temporary is made and its number stored; else
    results go to that buffer. Fails: ERR_NOT_FOUND, ERR_SHAPE (dimension, got, expected). */
@@ -146,7 +159,7 @@ typedef struct TpRegion {
   bool contraction;         /* lanes run over rows of packed weights (axis 1), rows of activations (axis 0) are tiled */
   int n_par;                /* parallel axes: the statements' axes 0 .. n_par-1; a contraction: tiles of axis 1 */
   Dx par[DX_BINDER];        /* their extents; one that depends on data is replaced by its largest value and tested per item */
-  int *arg; int n_args;     /* argument table of the function: buffer (alias root), or ~symbol */
+  int *arg; int n_args;     /* argument table of the function: buffer (alias root), ~symbol, or TP_TABLE + table */
   int phase;                /* regions of one phase do not depend on each other */
   char *name;               /* for traces: the ops its statements come from */
   uint64_t key;             /* equal keys: the same function */
@@ -169,7 +182,8 @@ typedef struct Sched {
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
 bool lower_shares_rows(Dag *d, const TpStmt *t);  /* a chain in it reads what does not depend on the row: rows in lockstep read it once */
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
-/* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed, args[3] K blocks; items: tiles. */
+/* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
+   Both: tables as format_table_args lays them. */
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
 /* decode: args[0] blocks, args[1] f32 out; items: blocks. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);

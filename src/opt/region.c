@@ -442,6 +442,8 @@ static void collect_args(ArgList *l, Dx x) {
   if (!dag_walk_first(l->pl->d, x)) return;
   if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
   if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, root(l->pl->p, (int)n->ival));
+  const FormatForm *f = n->kind == DX_WGT ? l->pl->p->buf[n->ival].fmt : NULL;
+  for (int i = 0; f && i < f->dag->n_tabs; i++) add_arg(l, TP_TABLE + tp_table(l->pl->p, f->dag->tab[i].data));
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
 }
 
@@ -531,7 +533,7 @@ void tp_plan_print(const TpPlan *plan, Str *out) {
   for (int i = 0; i < plan->n_regions; i++) {
     const TpRegion *r = &plan->region[i];
     str_addf(out, "phase %d region %d %s: %s, %d parallel axes, %d statements, args", r->phase, i, r->name, r->contraction ? "contraction" : "rows", r->n_par, r->n_stmts);
-    for (int k = 0; k < r->n_args; k++) str_addf(out, r->arg[k] >= 0 ? " b%d" : " S%d", r->arg[k] >= 0 ? r->arg[k] : ~r->arg[k]);
+    for (int k = 0; k < r->n_args; k++) str_addf(out, r->arg[k] >= TP_TABLE ? " T%d" : r->arg[k] >= 0 ? " b%d" : " S%d", r->arg[k] >= TP_TABLE ? r->arg[k] - TP_TABLE : r->arg[k] >= 0 ? r->arg[k] : ~r->arg[k]);
     str_add(out, "\n");
     for (int k = 0; k < r->n_stmts; k++) {
       const TpStmt *t = &plan->tp->stmt[r->stmt[k]];

@@ -28,6 +28,27 @@ static bool split(Emit *e, Lin l, int64_t D, Lin *whole, int64_t *rest) {
 }
 
 /* ---- raw blocks ---------------------------------------------------------------------------------------------------- */
+/* The table's address: among the region's arguments, or among those of a packing or decoding function. */
+static IrRef emit_table(const Emit *e, const FormatForm *f, int table) {
+  if (!e->r) return e->arg[table];
+  int want = TP_TABLE + tp_table(e->p, f->dag->tab[table].data), i = 0;
+  while (i < e->r->n_args && e->r->arg[i] != want) i++;
+  CHECK(i < e->r->n_args, "region %s: table %s is no argument", e->r->name, f->dag->tab[table].decl->name);
+  return e->arg[i];
+}
+
+/* table[index]: lane by lane when the index is. */
+static IrRef lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
+  IrRef base = emit_table(e, f, (int)n->ival);
+  IrType ti = ir_vec_type(IR_E_I32, lanes), tf = ir_vec_type(IR_E_F32, lanes);
+  int bytes = ir_mem_bytes[n->op];
+  if (lanes == 1) return emit_load_at(e, (IrMem)n->op, 1, base, lin_ref(ir_op1(&e->b, IR_sext, index), bytes));
+  if (bytes > 1) index = ir_shift(&e->b, IR_shl, index, bytes == 2 ? 1 : 2);
+  if (n->op != IR_M_f16 && n->op != IR_M_bf16) return ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, index, 0);
+  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, index, 0), 0); /* widened on the way through scratch */
+  return ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
+}
+
 static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
   if (x < e->field.n && e->field.v[x]) return e->field.v[x];
   const DxNode *n = &f->dag->node[x];
@@ -45,6 +66,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
+    case DX_TAB: v = lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
@@ -180,6 +202,7 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
+  if (n.kind == DX_TAB) return lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
   CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
   for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
   return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);

@@ -56,7 +56,8 @@ static void pack(Arena *a, const FormatForm *f, int64_t K, int64_t N, const uint
     base[t] = raw + t * 16 * row;
     for (int64_t r = 0; r < 16; r++) offs[t * 16 + r] = (int32_t)((MIN(t * 16 + r, N - 1) - t * 16) * row);
   }
-  void *args[3] = {base, offs, out->p};
+  void *args[FORMAT_MAX_ARGS] = {base, offs, out->p};
+  format_table_args(f, args);
   uint8_t scratch[256];
   uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)tiles, (uint64_t)(uintptr_t)scratch};
   EXPECT_OK(ir_interp(fn, in, 4, NULL, 0, (int64_t)1 << 40));
@@ -80,6 +81,7 @@ static void run_region(Arena *a, Run *r, int i, const Sched *s, bool through_pas
   for (int k = 0; k < rg->n_args; k++) {
     int w = rg->arg[k];
     if (w < 0) args[k] = (uint64_t)r->sym[~w];
+    else if (w >= TP_TABLE) args[k] = (uint64_t)(uintptr_t)r->plan->tp->table[w - TP_TABLE];
     else args[k] = (uint64_t)(uintptr_t)(r->plan->tp->buf[w].fmt && !r->plan->tp->buf[w].raw && !s->naive ? r->packed[w].p : r->mem[w].p);
   }
   void *scratch = alloc(scratch_bytes);
