@@ -39,6 +39,7 @@ test-all: test
 	$(Q)tools/runtests build/asan
 	$(Q)$(MAKE) BUILD=build/clang CC=clang-22 all unit
 	$(Q)tools/runtests build/clang
+	$(Q)tests/fuzz/run 20
 lint: unit
 	$(Q)tools/lint --build $(BUILD)
 clean:
