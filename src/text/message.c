@@ -374,7 +374,6 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
   Reader r = {.chat = c, .arena = arena_new("messages"), .out = json_array()};
   json_t *tools = NULL, *kwargs = NULL;
   Err *e = json_is_object(body) ? text_tools_normalise(json_object_get(body, "tools"), "tools", &tools) : err_new(ERR_USAGE, "expected an object, got %s", type_name(body));
-  if (!e && tools && !c->shows_tools) e = err_new(ERR_USAGE, "tools: the model's chat template cannot show tools");
   if (!e) e = kwargs_of(c, body, &kwargs);
   if (!e) e = read_all(&r, d, body);
   if (!e) {
@@ -384,9 +383,10 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
   }
   if (!e) {
     if (has_calls(r.out) && !c->shows_calls) text_chat_write_calls(c, r.out);
-    json_t *request = json_pack("{s:O, s:O}", "messages", r.out, "kwargs", kwargs);
-    if (tools) json_object_set(request, "tools", tools);
-    if (c->special_tokens) json_object_set(request, "special_tokens", c->special_tokens);
+    if (tools && !c->shows_tools) text_chat_write_tools(c, tools, r.out);
+    json_t *request = json_pack("{s:O, s:O, s:o}", "messages", r.out, "kwargs", kwargs, "special_tokens", text_chat_special_tokens(c));
+    if (tools && c->shows_tools) json_object_set(request, "tools", tools);
+    else if (c->wants_tools) json_object_set_new(request, "tools", json_array());
     *out = request;
     *tools_out = json_incref(tools);
   }

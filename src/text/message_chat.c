@@ -9,12 +9,16 @@
 #define WORD "qzword"
 static const struct tm probe_time = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
 
+json_t *text_chat_special_tokens(const TextChat *c) {
+  return c->special_tokens ? json_deep_copy(c->special_tokens) : json_pack("{s:s, s:s}", "bos_token", "", "eos_token", "");
+}
+
 /* Whether the template shows these words of messages (stolen). */
 static bool shows(const TextChat *c, json_t *messages, bool has_tools, const char *const *words) {
   Str out = {0};
-  json_t *request = json_pack("{s:o, s:{s:b}}", "messages", messages, "kwargs", "add_generation_prompt", 1);
+  json_t *request = json_pack("{s:o, s:{s:b}, s:o}", "messages", messages, "kwargs", "add_generation_prompt", 1, "special_tokens", text_chat_special_tokens(c));
   CHECK(request, "a probe is no JSON");
-  if (c->special_tokens) json_object_set(request, "special_tokens", c->special_tokens);
+  if (c->wants_tools) json_object_set_new(request, "tools", json_array());
   if (has_tools)
     json_object_set_new(request, "tools", json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}, s:[s]}}}]", "type", "function", "function", "name", WORD "fn", "description", "d",
                                                     "parameters", "type", "object", "properties", WORD "key", "type", "string", "description", "d", "required", WORD "key"));
@@ -29,34 +33,36 @@ static bool shows(const TextChat *c, json_t *messages, bool has_tools, const cha
 
 static json_t *text_message(const char *role, const char *text) { return json_pack("{s:s, s:s}", "role", role, "content", text); }
 
-static json_t *call_conversation(bool null_content, bool text_arguments, bool has_result) {
+static json_t *call_conversation(bool null_content, bool text_arguments) {
   json_t *arguments = text_arguments ? json_string("{\"" WORD "key\": \"" WORD "value\"}") : json_pack("{s:s}", WORD "key", WORD "value");
   json_t *call = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", "call00001", "type", "function", "function", "name", WORD "fn", "arguments", arguments);
   json_t *assistant = json_pack("{s:s, s:o, s:[o]}", "role", "assistant", "content", null_content ? json_null() : json_string(""), "tool_calls", call);
-  json_t *messages = json_pack("[o, o]", text_message("user", "a"), assistant);
-  if (has_result) json_array_append_new(messages, json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "content", WORD "result", "tool_call_id", "call00001", "name", WORD "fn"));
-  return messages;
+  json_t *tool = json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "content", WORD "result", "tool_call_id", "call00001", "name", WORD "fn");
+  return json_pack("[o, o, o]", text_message("user", "a"), assistant, tool);
 }
 
 static void find_calls(TextChat *c) {
   static const char *const words[] = {WORD "key", WORD "value", NULL}, *const result[] = {WORD "result", NULL};
   for (int form = 0; form < 4 && !c->shows_calls; form++) {
     bool null_content = form & 1, text_arguments = form & 2;
-    if (!shows(c, call_conversation(null_content, text_arguments, true), false, words)) continue;
+    if (!shows(c, call_conversation(null_content, text_arguments), false, words)) continue;
     c->shows_calls = true;
     c->wants_null_content = null_content;
     c->wants_text_arguments = text_arguments;
   }
-  c->shows_results = shows(c, call_conversation(c->wants_null_content, c->wants_text_arguments, true), false, result);
+  json_t *messages = call_conversation(c->wants_null_content, c->wants_text_arguments), *assistant = json_array_get(messages, 1);
+  if (!c->shows_calls) json_object_del(assistant, "tool_calls"), json_object_set_new(assistant, "content", json_string("b"));
+  c->shows_results = shows(c, messages, false, result);
 }
 
-Err *text_chat_new(Arena *a, const char *template_text, size_t n, json_t *special_tokens, TextChat **out) {
+Err *text_chat_new(Arena *a, const char *template_text, size_t n, const json_t *special_tokens, TextChat **out) {
   static const char *const word[] = {WORD, NULL}, *const fn[] = {WORD "fn", NULL};
   TextTemplate *t;
   TRY(text_template_parse(a, template_text, n, &t));
   TextChat *c = ARENA_NEW(a, TextChat);
   *c = (TextChat){.template = t, .text = arena_dup_n(a, template_text, n), .n = n, .special_tokens = special_tokens,
     .syntax = text_syntax_find(template_text, n), .reason = text_reason_find(template_text, n), .shows_images = memmem(template_text, n, "image", 5) != NULL};
+  c->wants_tools = !shows(c, json_pack("[o]", text_message("user", WORD)), false, word) && shows(c, json_pack("[o]", text_message("user", WORD)), true, word);
   c->shows_system = shows(c, json_pack("[o, o]", text_message("system", WORD), text_message("user", "a")), false, word);
   c->shows_late_system = shows(c, json_pack("[o, o, o, o]", text_message("user", "a"), text_message("assistant", "b"), text_message("system", WORD), text_message("user", "c")), false, word);
   c->shows_tools = shows(c, json_pack("[o]", text_message("user", "a")), true, fn);
@@ -178,6 +184,28 @@ void text_chat_write_calls(const TextChat *c, json_t *messages) {
     json_object_del(m, "tool_calls");
     str_free(&text);
   }
+}
+
+void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messages) {
+  Str text = {0};
+  ToolPattern pattern;
+  json_t *sample = json_pack("{s:s, s:{s:s, s:{s:s}}}", "id", "call00001", "function", "name", "NAME", "arguments", "PARAMETER", "VALUE"), *first = json_array_get(messages, 0);
+  const json_t *own = json_object_get(first, "content");
+  bool is_system = json_is_string(own) && !strcmp(json_string_value(json_object_get(first, "role")), "system");
+  if (is_system) str_addf(&text, "%s\n\n", json_string_value(own));
+  str_add(&text, "# Tools\n\nYou may call these functions, each described by a JSON text with the schema of its parameters:\n<tools>\n");
+  for (size_t i = 0; i < json_array_size(tools); i++) {
+    write_json(&text, json_object_get(json_array_get(tools, i), "function"));
+    str_add_c(&text, '\n');
+  }
+  str_add(&text, "</tools>\n\nTo call a function, write exactly this, with its name and its parameters, once for each call:\n");
+  tool_pattern_compile(c->syntax->pattern[0], &pattern);
+  write_call(&text, &pattern, sample);
+  json_t *content = json_stringn(text.p, text.n);
+  if (is_system) json_object_set_new(first, "content", content);
+  else json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", content));
+  json_decref(sample);
+  str_free(&text);
 }
 
 /* ---- milder forms of a conversation ---- */

@@ -28,7 +28,8 @@ struct TextReply {
   ToolSet set;
   ToolPattern pattern[REPLY_MAX_PATTERNS];
   int n_patterns;
-  bool has_bare, has_begun, drops_space;   /* content other than white space was told; white space to come is beside a marker */
+  bool has_bare, is_prefix;                /* what is fed is the prompt's */
+  bool has_begun, drops_space;             /* content other than white space was told; white space to come is beside a marker */
   Markers in_content, in_reason;
   Mode mode, outer;                        /* outer: what a call stands in */
   Str held, space;                         /* the beginning of a marker; white space that may stand beside one */
@@ -211,12 +212,13 @@ static void act(TextReply *r, const Marker *m) {
       if (!r->has_begun || !is_content) forget_space(r);
       return;
     case ACT_OPEN:
-      if (r->reason->where == REASON_FIRST && r->has_begun) break;
+      if (r->reason->where == REASON_FIRST && r->has_begun && !r->is_prefix) break;
       forget_space(r);
       r->mode = MODE_REASON;
       return;
-    case ACT_CLOSE: /* of a block that the template or nobody opened */
-      if (is_content && r->has_begun) break;
+    case ACT_CLOSE: /* in content: of a block that the template or nobody opened */
+      if (is_content && r->has_begun && r->reason->where == REASON_FIRST) break;
+      if (is_content && r->has_begun) return;
       forget_space(r);
       r->mode = MODE_CONTENT;
       r->has_begun = false;
@@ -339,12 +341,14 @@ static void step_call(TextReply *r, uint8_t c) {
   for (int i = 0; i < r->n_patterns; i++) {
     if (!r->is_alive[i]) continue;
     size_t n_untaken = 0;
+    bool was_certain = r->run[i].is_certain;
     ToolState s = tool_run_step(&r->run[i], c, &n_untaken);
     if (r->run[i].has_call && r->only < 0) {
       r->only = i;
       for (int k = 0; k < r->n_patterns; k++) r->is_alive[k] = k == i;
     }
     if (r->run[i].has_call) take_call(r, &r->run[i]);
+    if (r->run[i].is_certain && !was_certain) str_clear(&r->raw);
     if (s == TOOL_FINISHED) {
       finish_call(r, n_untaken);
       return;
@@ -410,7 +414,9 @@ static void feed(TextReply *r, const char *p, size_t n) {
 
 void text_reply_prefix(TextReply *r, const char *text, size_t n) {
   r->on_event = NULL;
+  r->is_prefix = true;
   feed(r, text, n);
+  r->is_prefix = r->has_begun = false; /* a header is no content */
   str_clear(&r->pending);
   str_clear(&r->held);
   str_clear(&r->space);

@@ -110,14 +110,16 @@ typedef struct TextChat {
   const TextSyntax *syntax;
   const TextReason *reason;
   const char *text; size_t n;                /* the template's, in the arena */
-  json_t *special_tokens;                    /* NULL or an object {bos_token, ..}: variables of every rendering. Borrowed */
+  const json_t *special_tokens;              /* NULL or an object {bos_token, ..}: variables of every rendering. Borrowed */
   bool shows_system, shows_late_system, shows_tools, shows_calls, shows_images, shows_results;
+  bool wants_tools;                          /* fails without the variable tools: an empty list stands for none */
   bool wants_null_content;                   /* beside tool calls, content "" hides them and null does not */
   bool wants_text_arguments;                 /* arguments as JSON text, not as objects */
 } TextChat;
-Err *text_chat_new(Arena *a, const char *template_text, size_t n, json_t *special_tokens, TextChat **out); /* fails as text_template_parse does */
+Err *text_chat_new(Arena *a, const char *template_text, size_t n, const json_t *special_tokens, TextChat **out); /* fails as text_template_parse does */
 /* body: a request's {messages, system?, tools?, chat_template_kwargs?, thinking and effort fields}. *out: an object for text_template_chat
    {messages, tools?, kwargs, special_tokens?}, a new reference; *tools_out: the tools as a reply wants them, NULL for none, a new reference.
+   Tools and calls that the template cannot show are told in the system text and in the assistants' texts, in the template's syntax.
    Fails: ERR_USAGE, naming the place ("messages[3].tool_call_id: ..."): what a server answers with 400. */
 Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, json_t **out, json_t **tools_out);
 /* A request's tools in any client's form -> array of {type:"function", function:{name, description?, parameters}}, a new reference; NULL for
