@@ -168,6 +168,21 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
   return NULL;
 }
 
+enum { WAVE_BYTES = 64 << 20 };
+
+/* Packs some tensors, then lets go of the file's pages under them: the file and its packed form are never both in memory. */
+static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int n_jobs) {
+  for (int i = 0; i < n_jobs;) {
+    size_t n_bytes = 0;
+    int end = i;
+    while (end < n_jobs && (end == i || n_bytes < WAVE_BYTES)) n_bytes += from[end++]->file->n_bytes;
+    PackRun wave = {.job = all->job + i, .n_jobs = end - i, .claim = all->claim + i};
+    dev_pool_run(m->pool, pack_thread, &wave);
+    for (int k = i; k < end; k++) os_drop_file_pages(from[k]->file->p, from[k]->file->n_bytes);
+    i = end;
+  }
+}
+
 static ModelTensor *tensor_at(Model *m, int i) {
   return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
 }
@@ -189,16 +204,18 @@ Err *model_load_weights(Model *m) {
   PackRun run = {.job = ARENA_ARRAY(m->arena, PackJob, n_jobs + 1), .claim = ARENA_ARRAY(m->arena, DevClaim, n_jobs + 2)};
   run.claim = (DevClaim *)(((uintptr_t)run.claim + 63) & ~(uintptr_t)63);
   RowMap *maps = ARENA_ARRAY(m->arena, RowMap, n + 1);
+  const ModelTensor **from = ARENA_ARRAY(m->arena, const ModelTensor *, n_jobs + 1);
   size_t off = 0;
   for (int i = 0; i < n; i++) {
     ModelTensor *t = tensor_at(m, i);
     if (!t->want_packed || t->same_as >= 0) continue;
     t->packed = m->packed.p + off;
     off += (size_t)t->packed_bytes;
+    from[run.n_jobs] = t;
     TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
   }
   int64_t t0 = os_now_ns();
-  dev_pool_run(m->pool, pack_thread, &run);
+  pack_in_waves(m, &run, from, n_jobs);
   m->times.pack_ns = os_now_ns() - t0;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
   for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].same_as >= 0) m->tensor[i].packed = m->tensor[m->tensor[i].same_as].packed;

@@ -138,7 +138,8 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
   Err *e = open_parts(m, path);
   if (e) {
     model_close(m);
-    return err_wrap(e, "%s", path);
+    bool told = err_kind(e) == ERR_USAGE || !strncmp(err_text(e), path, strlen(path)); /* an option's fault, or the path is named already */
+    return told ? e : err_wrap(e, "%s", path);
   }
   m->times.open_ns = os_now_ns() - t0;
   *out = m;

@@ -50,7 +50,8 @@ typedef struct Section {
 } Section;
 
 /* One run of a section's plan for one layer. */
-typedef struct Call { Section *section; int layer; void ***args; } Call; /* args[region][i] */
+typedef struct SeqArgs { void ***part; int n, cap; } SeqArgs;
+typedef struct Call { Section *section; int layer; void ***args; SeqArgs *seq; } Call; /* args[region][i]; seq[region].part[nth sequence][i] */
 
 /* spent.c: time under LUMEN_TRACE=time. */
 typedef struct SpentRow { const Kern *k; int64_t t_ns, n_calls, n_items; } SpentRow;
@@ -79,11 +80,12 @@ struct Model {
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;
   DevClaim *claim; int n_claims;
+  struct Job *job; int cap_jobs;  /* of step.c */
   const float *logits; int64_t logits_stride;
   ModelTimes times;
   Spent spent[2];                /* steps of one token a sequence, of several */
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; Seq *next; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; bool huge; };
 
 Err *model_bind_tensors(Model *m);
 Err *model_build_graph(Model *m);
