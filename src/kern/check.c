@@ -514,9 +514,7 @@ Err *kern_data_compare(const KernData *want, const KernData *got) {
   return n_numbers ? NULL : err_new(ERR_FORMAT, "%s: there is no number among the results", want->spec->text);
 }
 
-static Err *check_target(const KernSpec *s, const Target *target, const KernData *want, uint64_t seed, DevPool *pool, int *n_runs) {
-  Kerns *k;
-  TRY(kern_set_new(target, false, &k));
+static Err *check_set(const KernSpec *s, Kerns *k, const KernData *want, uint64_t seed, DevPool *pool, int *n_runs) {
   Err *e = NULL;
   for (int shape = 0; !e && shape <= KERN_N_SHAPES; shape++) { /* the last: as a model would run it, on all threads */
     KernData *got = NULL;
@@ -528,16 +526,15 @@ static Err *check_target(const KernSpec *s, const Target *target, const KernData
     kern_data_free(got);
     ++*n_runs;
   }
-  kern_set_free(k);
-  return err_wrap(e, "%s", target->name);
+  return err_wrap(e, "%s", kern_target(k)->name);
 }
 
-Err *kern_check(const KernSpec *s, const Target *const *target, int n_targets, uint64_t seed, DevPool *pool, int *n_runs) {
+Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs) {
   KernData *want;
   int n = 0;
   TRY(kern_data_new(s, seed, &want));
   Err *e = kern_data_interp(want);
-  for (int t = 0; !e && t < n_targets; t++) e = check_target(s, target[t], want, seed, pool, &n);
+  for (int i = 0; !e && i < n_sets; i++) e = check_set(s, set[i], want, seed, pool, &n);
   kern_data_free(want);
   if (n_runs) *n_runs += n;
   return e;
