@@ -134,7 +134,7 @@ static void exact(const char *path, const Prompt *p, int n) {
   Model *m = NULL;
   TEST("f32: logits within 2e-3 and the same first choice at every position of the shorter prompts") {
     Tally t = {0};
-    EXPECT_OK(model_open(path, &(ModelOptions){.precision = "f32", .context = MAX_IDS}, &m));
+    EXPECT_OK(model_open(path, &(ModelOptions){.precision = "f32", .context = MAX_IDS, .chunk = MAX_IDS}, &m));
     for (int i = 0; m && i < n; i++) if (p[i].n <= SHORT) read_text(m, p[i].ids, p[i].n, tops(p[i].top_at), &p[i].full, &t);
     printf("# f32: %d positions, top 16 within %.2e, all logits of %d positions within %.2e\n", t.n, t.worst_top, t.n_kl, t.worst_full);
     EXPECT(t.n > 500 && t.worst_top <= 2e-3, "top 16 differ by %g at %d positions", t.worst_top, t.n);
