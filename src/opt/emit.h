@@ -60,6 +60,10 @@ typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_RO
 void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, int n_init);
 void loop_end(Emit *e, Loop *l, const IrRef *next);  /* afterwards l->carried holds the final values */
 
+/* lower.c */
+Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last);
+void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads the addresses of the form's tables */
+
 /* weight.c */
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
@@ -67,5 +71,6 @@ int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which posi
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical);
+IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 #endif

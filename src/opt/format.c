@@ -180,14 +180,14 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   FormatForm *f = ARENA_NEW(a, FormatForm);
   FmtEval *s = ARENA_NEW(a, FmtEval);
   *f = (FormatForm){.decl = decl, .dag = dag_new(a), .block = (int)decl->block, .n_bytes = (int)decl->n_bytes, .code = -1};
-  *s = (FmtEval){.d = f->dag, .m = m, .f = decl};
+  fmt_begin(s, f->dag, m, decl, false);
   const FormatFn *x = NULL;
   for (int i = 0; i < decl->n_fns; i++) if (!strcmp(decl->fn[i].name, "x") && decl->fn[i].arg) x = &decl->fn[i];
   if (!x) return err_new(ERR_SYNTAX, "format %s: x(i), the value of an element, is missing", decl->name);
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
   f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
-  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i)));
+  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
   if (s->err) return s->err;
   const DxNode *n = &f->dag->node[f->x[0]];
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];

@@ -16,7 +16,7 @@ static IrType shape_of(Emit *e, int buf) {
   return ir_ptr_type(e->fn, p);
 }
 
-static Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
+Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
   Emit *e = ARENA_NEW(a, Emit);
   e->a = a;
   e->fn = ir_fn_new(a, name);
@@ -415,7 +415,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 
-static void load_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
+void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
   e->arg = ARENA_ARRAY(e->a, IrRef, DX_MAX_TABLES);
   for (int i = 0; i < f->dag->n_tabs; i++) e->arg[i] = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8 * (FORMAT_ARG_TABLES + i));
 }
@@ -427,7 +427,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
@@ -463,7 +463,7 @@ Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef in = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
   Loop l;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
   IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));

@@ -187,6 +187,10 @@ int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t 
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
 /* decode: args[0] blocks, args[1] f32 out; items: blocks. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
+/* encode.c: encode: args[0] f32, args[1] blocks (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
+   format's encode says; ERR_UNSUPPORTED when it says nothing. Adds the tables it uses to the form's. */
+enum { ENCODE_TILE = 16 };
+Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out, int64_t *scratch_bytes);
 
 /* ---- pipeline.c: the passes, in order ---------------------------------------------------------------------------------- */
 Err *opt_pipeline(IrFn *fn);

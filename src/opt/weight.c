@@ -38,7 +38,7 @@ static IrRef emit_table(const Emit *e, const FormatForm *f, int table) {
 }
 
 /* table[index]: lane by lane when the index is. */
-static IrRef lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
+IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
   IrRef base = emit_table(e, f, (int)n->ival);
   IrType ti = ir_vec_type(IR_E_I32, lanes), tf = ir_vec_type(IR_E_F32, lanes);
   int bytes = ir_mem_bytes[n->op];
@@ -66,7 +66,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
-    case DX_TAB: v = lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
+    case DX_TAB: v = emit_lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
@@ -202,7 +202,7 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
-  if (n.kind == DX_TAB) return lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
+  if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
   CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
   for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
   return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
