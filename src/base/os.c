@@ -249,7 +249,7 @@ size_t os_peak_rss_bytes(void) {
 static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE);
   if (n_bytes > SIZE_MAX / 2) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, more than an address space holds", n_bytes);
-  bool large = allow_huge && n_bytes >= HUGE_BYTES;
+  bool large = n_bytes >= HUGE_BYTES;
   size_t want = ROUND_UP(MAX(n_bytes, (size_t)1), page), slack = large ? HUGE_BYTES : 0;
   uint8_t *p = mmap(NULL, want + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return err_new(ERR_MEMORY, "memory: %zu bytes wanted, the system refuses: %s", n_bytes, strerror(errno));
@@ -258,7 +258,7 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
     if (head) munmap(p, head);
     if (slack - head) munmap(p + head + want, slack - head);
     p += head;
-    (void)madvise(p, want, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
+    if (allow_huge) (void)madvise(p, want, MADV_HUGEPAGE); /* a wish: kernels without huge pages refuse it */
   }
   *out = (Pages){p, want};
   return NULL;
@@ -266,6 +266,23 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
+
+void os_pages_make_huge(Pages *p) {
+  uintptr_t lo = ROUND_UP((uintptr_t)p->p, HUGE_BYTES), hi = ((uintptr_t)p->p + p->n_bytes) / HUGE_BYTES * HUGE_BYTES;
+  if (hi <= lo) return;
+  (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE); /* wishes: an older kernel refuses, and nothing is lost */
+#ifdef MADV_COLLAPSE
+  for (uintptr_t at = lo; at < hi; at += HUGE_BYTES) {
+    unsigned char here = 0;
+    if (mincore((void *)at, 1, &here) == 0 && (here & 1)) (void)madvise((void *)at, HUGE_BYTES, MADV_COLLAPSE);
+  }
+#endif
+}
+
+void os_drop_file_pages(const void *p, size_t n_bytes) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = ROUND_UP((uintptr_t)p, page), hi = ((uintptr_t)p + n_bytes) / page * page;
+  if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_DONTNEED);
+}
 
 void os_pages_free(Pages *p) {
   if (p->p) munmap(p->p, p->n_bytes);

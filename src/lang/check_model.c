@@ -77,9 +77,9 @@ static const char *dim_text(Check *c, const Expr *e) {
 }
 
 /* ---- declarations of the model ---- */
-static void check_hypers(Check *c, ModelDecl *m) {
-  for (int i = 0; i < m->n_hypers; i++) {
-    HyperDecl *h = &m->hyper[i];
+static void check_hypers(Check *c, HyperDecl *hyper, int n) {
+  for (int i = 0; i < n; i++) {
+    HyperDecl *h = &hyper[i];
     int outer = c->n_vars;
     Var v = {.name = h->name, .what = "a hyperparameter", .loc = h->loc};
     if (h->axis.name) {
@@ -100,10 +100,10 @@ static void check_hypers(Check *c, ModelDecl *m) {
 
 static void check_source(Check *c, const TensorDecl *t, const char *var) {
   for (int i = 0; i < t->n_sources; i++)
-    for (const char *s = strchr(t->source[i], '{'); s; s = strchr(s + 1, '{')) {
+    for (const char *s = strchr(t->source[i].name, '{'); s; s = strchr(s + 1, '{')) {
       size_t n = strcspn(s + 1, "}");
       if (var && s[1 + n] && strlen(var) == n && !strncmp(var, s + 1, n)) continue;
-      lang_diag(c->x, t->loc, var ? "\"%s\": only {%s}, the layer's number, may stand in a name" : "\"%s\": {..} is for the tensors of a layer%s", t->source[i], var ? var : "");
+      lang_diag(c->x, t->loc, var ? "\"%s\": only {%s}, the layer's number, may stand in a name" : "\"%s\": {..} is for the tensors of a layer%s", t->source[i].name, var ? var : "");
       return;
     }
 }
@@ -127,6 +127,7 @@ static void check_otherwise(Check *c, const ModelDecl *m, const LayerDecl *l, co
   }
   const TensorDecl *o = l ? find_tensor(l->tensor, (int)(t - l->tensor), e->name) : NULL;
   if (!o) o = find_tensor(m->tensor, l ? m->n_tensors : (int)(t - m->tensor), e->name);
+  if (!o && !strcmp(e->name, "none")) return;
   if (!o) {
     const char **names = NULL;
     int n = 0, cap = 0;
@@ -144,15 +145,25 @@ static void check_type(Check *c, const TypeExpr *t) {
   for (int i = 0; i < t->n_dims; i++) lang_check_int(c, t->dim[i], "a dimension");
 }
 
+/* rows and each: where a row comes from, what an element becomes. */
+static void check_maps(Check *c, const TensorDecl *t, const TensorSource *s) {
+  int outer = c->n_vars;
+  if (s->row) {
+    lang_declare(c, (Var){.name = s->row_name, .what = "a row", .loc = t->loc, .ty = TY_INT});
+    lang_check_int(c, s->row, "a row");
+    c->n_vars = outer;
+  }
+  if (!s->each) return;
+  if (strcmp(t->type.elt, "f32")) lang_diag(c->x, s->each->loc, "each is for tensors of f32: %s stays as the file has it", t->name);
+  lang_declare(c, (Var){.name = s->each_name, .what = "an element", .loc = t->loc, .ty = TY_F32});
+  if (lang_check_expr(c, s->each) == TY_BOOL) lang_diag(c->x, s->each->loc, "an element must be a number, got a condition; write (.. ? 1 : 0)");
+  c->n_vars = outer;
+}
+
 static void check_tensor(Check *c, const ModelDecl *m, const LayerDecl *l, const TensorDecl *t) {
   check_type(c, &t->type);
   check_source(c, t, l ? l->var : NULL);
-  if (t->row) {
-    int outer = c->n_vars;
-    lang_declare(c, (Var){.name = t->row_name, .what = "a row", .loc = t->loc, .ty = TY_INT});
-    lang_check_int(c, t->row, "a row");
-    c->n_vars = outer;
-  }
+  for (int i = 0; i < t->n_sources; i++) check_maps(c, t, &t->source[i]);
   if (t->otherwise) check_otherwise(c, m, l, t);
 }
 
@@ -162,6 +173,8 @@ static void check_layer(Check *c, const ModelDecl *m, LayerDecl *l) {
   int outer = c->n_vars;
   lang_check_int(c, l->count, "the number of layers");
   lang_declare(c, (Var){.name = l->var, .what = "a layer's number", .loc = l->loc, .ty = TY_INT});
+  for (int i = 0; i < l->n_hypers; i++) if (l->hyper[i].axis.name) lang_diag(c->x, l->hyper[i].loc, "a layer's hyperparameter is one number");
+  check_hypers(c, l->hyper, l->n_hypers);
   for (int i = 0; i < l->n_tensors; i++) {
     const TensorDecl *o = find_tensor(l->tensor, i, l->tensor[i].name);
     if (o) told_twice(c, l->tensor[i].loc, o->name, o->loc.line);
@@ -216,6 +229,12 @@ static bool find_field(Graph *g, const Expr *e, GType *out, bool *state) {
   const char **names = NULL;
   int n = 0, cap = 0;
   const LayerDecl *l = v->layer;
+  for (int i = 0; l && i < l->n_hypers; i++) {
+    *state = false;
+    *out = (GType){.is_number = true, .ty = TY_ANY};
+    if (!strcmp(l->hyper[i].name, e->name)) return true;
+    PUSH(g->c->x->arena, names, n, cap, l->hyper[i].name);
+  }
   for (int i = 0; l && i < l->n_tensors; i++) {
     *state = false;
     *out = gtype(&l->tensor[i].type);
@@ -228,7 +247,7 @@ static bool find_field(Graph *g, const Expr *e, GType *out, bool *state) {
     if (!strcmp(l->state[i].name, e->name)) return true;
     PUSH(g->c->x->arena, names, n, cap, l->state[i].name);
   }
-  if (l) lang_diag_near(g->c->x, e->loc, e->name, names, n, "layer %s has no tensor or state %s", l->name, e->name);
+  if (l) lang_diag_near(g->c->x, e->loc, e->name, names, n, "layer %s has no number, tensor or state %s", l->name, e->name);
   return false;
 }
 
@@ -394,6 +413,51 @@ static bool check_as(Graph *g, const Expr *e, GType *out) {
   return false;
 }
 
+static bool same_type(Graph *g, const GType *want, const GType *got, bool take_elt) {
+  if (want->n_dims != got->n_dims) return false;
+  if (got->elt ? strcmp(want->elt, got->elt) != 0 : !take_elt) return false;
+  for (int i = 0; i < want->n_dims; i++) if (got->dim[i] && !same_dim(g->m, want->dim[i], got->dim[i])) return false;
+  return true;
+}
+
+static const char *type_text(Graph *g, const GType *t) {
+  const char *s = arena_printf(g->c->x->arena, "%s[", elt_text(t));
+  for (int i = 0; i < t->n_dims; i++) s = arena_printf(g->c->x->arena, "%s%s%s", s, i ? ", " : "", t->dim[i] ? dim_text(g->c, t->dim[i]) : "?");
+  return arena_printf(g->c->x->arena, "%s]", s);
+}
+
+/* has(tensor) in a condition: the tensor is one. */
+static bool check_has(Graph *g, const Expr *e) {
+  GType t;
+  bool state = false, fine = true;
+  const Expr *arg = e->kind == EX_CALL && !strcmp(e->name, "has") && e->n_args == 1 ? e->arg[0] : NULL;
+  for (int i = 0; !arg && i < e->n_args; i++) fine &= check_has(g, e->arg[i]);
+  if (!arg || (arg->kind != EX_NAME && arg->kind != EX_FIELD)) return fine;
+  if (arg->kind == EX_FIELD && !find_field(g, arg, &t, &state)) return false;
+  const GVar *v = arg->kind == EX_NAME ? gvar(g, arg->name) : NULL;
+  if (arg->kind == EX_NAME && !v) unknown_value(g, arg->loc, arg->name);
+  bool tensor = arg->kind == EX_FIELD ? !state && !t.is_number : v && v->kind == G_TENSOR;
+  if (!tensor && (v || arg->kind == EX_FIELD)) lang_diag(g->c->x, arg->loc, "has(..) asks for a tensor of the file, %s is none", arg->name);
+  return tensor;
+}
+
+/* c ? a : b, chosen when the model is loaded: both sides have one type. */
+static bool check_choice(Graph *g, const Expr *e, GType *out) {
+  GType b;
+  int n_told = g->c->x->n_diags;
+  if (!check_has(g, e->arg[0])) return false;
+  g->c->in_graph = true;
+  lang_check_cond(g->c, e->arg[0]);
+  g->c->in_graph = false;
+  bool fine = g->c->x->n_diags == n_told;
+  fine &= check_value(g, e->arg[1], out);
+  fine &= check_value(g, e->arg[2], &b);
+  if (!fine) return false;
+  bool same = out->is_number == b.is_number && (out->is_number || same_type(g, out, &b, !out->elt));
+  if (!same) lang_diag(g->c->x, e->loc, "both sides of : must be of one type, got %s and %s", type_text(g, out), type_text(g, &b));
+  return same;
+}
+
 static bool check_value(Graph *g, const Expr *e, GType *out) {
   bool state;
   const GVar *v;
@@ -408,6 +472,7 @@ static bool check_value(Graph *g, const Expr *e, GType *out) {
     case EX_FIELD: return find_field(g, e, out, &state);
     case EX_CALL: return check_call_value(g, e, out);
     case EX_AS: return check_as(g, e, out);
+    case EX_COND: return check_choice(g, e, out);
     case EX_INT: case EX_FLOAT: case EX_UNARY:
       if (is_literal(e)) {
         *out = (GType){.is_number = true, .ty = lang_check_expr(g->c, (Expr *)(uintptr_t)e)};
@@ -418,19 +483,6 @@ static bool check_value(Graph *g, const Expr *e, GType *out) {
       lang_diag(g->c->x, e->loc, "a graph calls ops; numbers are worked out in a hyper line");
       return false;
   }
-}
-
-static bool same_type(Graph *g, const GType *want, const GType *got, bool take_elt) {
-  if (want->n_dims != got->n_dims) return false;
-  if (got->elt ? strcmp(want->elt, got->elt) != 0 : !take_elt) return false;
-  for (int i = 0; i < want->n_dims; i++) if (got->dim[i] && !same_dim(g->m, want->dim[i], got->dim[i])) return false;
-  return true;
-}
-
-static const char *type_text(Graph *g, const GType *t) {
-  const char *s = arena_printf(g->c->x->arena, "%s[", elt_text(t));
-  for (int i = 0; i < t->n_dims; i++) s = arena_printf(g->c->x->arena, "%s%s%s", s, i ? ", " : "", t->dim[i] ? dim_text(g->c, t->dim[i]) : "?");
-  return arena_printf(g->c->x->arena, "%s]", s);
 }
 
 static void assign(Graph *g, const Expr *target, const GType *t) {
@@ -470,7 +522,10 @@ static void check_loop(Graph *g, const GraphStmt *s) {
   if (!l) lang_diag_near(g->c->x, s->loc, s->layer, names, n, "unknown layer %s", s->layer);
   bool taken = gvar(g, s->var) != NULL;
   gdeclare(g, (GVar){.name = s->var, .kind = G_LAYER, .layer = l, .loc = s->loc});
+  g->c->loop = l;
+  g->c->loop_var = s->var;
   if (!taken) check_graph(g, s->body, s->n_body);
+  g->c->loop = NULL;
   g->n_vars = outer;
 }
 
@@ -538,7 +593,7 @@ void lang_check_model(Check *c, ModelDecl *m) {
   c->n_vars = 0;
   c->in_hyper = true;
   if (!m->n_gguf_archs && !m->n_hf_archs) lang_diag(c->x, m->loc, "model %s says no file: write file gguf \"..\" with the architecture's name", m->name);
-  check_hypers(c, m);
+  check_hypers(c, m->hyper, m->n_hypers);
   for (int i = 0; i < m->n_tensors; i++) check_tensor(c, m, NULL, &m->tensor[i]);
   for (int i = 0; i < m->n_layers; i++) {
     for (int j = 0; j < i; j++) if (!strcmp(m->layer[j].name, m->layer[i].name)) told_twice(c, m->layer[i].loc, m->layer[i].name, m->layer[j].loc.line);

@@ -80,14 +80,19 @@ typedef struct OpDecl {
   Stmt *stmt; int n_stmts;
 } OpDecl;
 
+typedef struct TensorSource {
+  const char *name; Loc loc;          /* "{l}" is the layer number */
+  const char *row_name; Expr *row;    /* rows r -> expr: row r comes from row expr of the file; NULL: r */
+  const char *each_name; Expr *each;  /* each x -> expr: element x of the file becomes expr, rounded to f32; NULL: x */
+} TensorSource;
 typedef struct TensorDecl {
   const char *name; TypeExpr type; Loc loc;
-  const char **source; int n_sources; /* tensor names to look for, in order; "{l}" is the layer number */
-  const char *row_name; Expr *row;    /* rows r -> expr: row r comes from row expr of the file; NULL: r */
-  Expr *otherwise;                    /* else NAME (another tensor) or a number (filled with it); NULL: the tensor must exist */
+  TensorSource *source; int n_sources; /* what to look for, in order */
+  Expr *otherwise;                    /* else NAME (another tensor, or "none") or a number (filled with it); NULL: the tensor must exist */
 } TensorDecl;
 typedef struct StateDecl { const char *name; TypeExpr type; Loc loc; } StateDecl;
-typedef struct HyperDecl { const char *name; Loc loc; Binder axis; Expr *value; } HyperDecl; /* axis.name NULL: a number; else an array of f32 */
+typedef struct HyperDecl { const char *name; Loc loc; Binder axis; Expr *value; } HyperDecl; /* axis.name NULL: a number; else an array of f32. value NULL: use NAME, gone after loading */
+typedef struct HypersDecl { const char *name; Loc loc; HyperDecl *hyper; int n_hypers; } HypersDecl; /* lines that models share */
 
 /* graph statements: results = call, or for v in layer { .. } */
 typedef struct GraphStmt GraphStmt;
@@ -98,7 +103,7 @@ struct GraphStmt {
   const char *var, *layer;      /* loop: for var in layer */
   GraphStmt *body; int n_body;
 };
-typedef struct LayerDecl { const char *name, *var; Loc loc; Expr *count; TensorDecl *tensor; int n_tensors; StateDecl *state; int n_states; } LayerDecl;
+typedef struct LayerDecl { const char *name, *var; Loc loc; Expr *count; HyperDecl *hyper; int n_hypers; TensorDecl *tensor; int n_tensors; StateDecl *state; int n_states; } LayerDecl; /* hyper: numbers of each layer */
 typedef struct ModelDecl {
   const char *name; Loc loc;
   const char **gguf_arch; int n_gguf_archs;   /* file gguf "NAME", .. : values of general.architecture */
@@ -116,6 +121,7 @@ typedef struct Module {
   TableDecl **table; int n_tables;
   FnDecl **fn; int n_fns;
   OpDecl **op; int n_ops;                     /* several may share a name: variants, in order of declaration, later files (--std) first */
+  HypersDecl **hypers; int n_hypers;          /* already part of the models that use them */
   ModelDecl **model; int n_models;
   Arena *arena;
 } Module;

@@ -31,6 +31,7 @@ static void told_twice(LangCtx *x, Loc at, const char *kind, const char *name, L
 MERGE(format, FormatDecl, format, n_formats, cap)
 MERGE(table, TableDecl, table, n_tables, cap)
 MERGE(fn, FnDecl, fn, n_fns, cap)
+MERGE(hypers, HypersDecl, hypers, n_hypers, cap)
 MERGE(model, ModelDecl, model, n_models, cap)
 
 static bool same_variant(const OpDecl *a, const OpDecl *b) {
@@ -58,12 +59,29 @@ static void merge_ops(LangCtx *x, Module *m, const Unit *u) {
   m->n_ops = n;
 }
 
+/* The lines of what a model uses stand in the place of `use NAME`. */
+static void expand_uses(LangCtx *x, const Module *m, ModelDecl *d) {
+  HyperDecl *h = NULL;
+  int n = 0, cap = 0;
+  const char **names = ARENA_ARRAY(x->arena, const char *, (size_t)m->n_hypers + 1);
+  for (int i = 0; i < m->n_hypers; i++) names[i] = m->hypers[i]->name;
+  for (int i = 0; i < d->n_hypers; i++) {
+    const HypersDecl *u = NULL;
+    for (int k = 0; k < m->n_hypers && !d->hyper[i].value; k++) if (!strcmp(names[k], d->hyper[i].name)) u = m->hypers[k];
+    if (d->hyper[i].value) PUSH(x->arena, h, n, cap, d->hyper[i]);
+    else if (!u) lang_diag_near(x, d->hyper[i].loc, d->hyper[i].name, names, m->n_hypers, "unknown hypers %s", d->hyper[i].name);
+    for (int k = 0; u && k < u->n_hypers; k++) PUSH(x->arena, h, n, cap, u->hyper[k]);
+  }
+  d->hyper = h;
+  d->n_hypers = n;
+}
+
 Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
   LangCtx x = {.arena = a, .n_src = n_src};
   x.src = ARENA_ARRAY(a, Source, (size_t)n_src);
   Module *m = ARENA_NEW(a, Module);
   m->arena = a;
-  int cap[4] = {0};
+  int cap[5] = {0};
   for (int i = 0; i < n_src; i++) {
     x.src[i] = (Source){arena_dup(a, src[i].file), src[i].text};
     Unit u = {0};
@@ -72,9 +90,11 @@ Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
     for (int j = 0; j < u.n_formats; j++) merge_format(&x, m, u.format[j], &cap[0]);
     for (int j = 0; j < u.n_tables; j++) merge_table(&x, m, u.table[j], &cap[1]);
     for (int j = 0; j < u.n_fns; j++) merge_fn(&x, m, u.fn[j], &cap[2]);
+    for (int j = 0; j < u.n_hypers; j++) merge_hypers(&x, m, u.hypers[j], &cap[4]);
     for (int j = 0; j < u.n_models; j++) merge_model(&x, m, u.model[j], &cap[3]);
     merge_ops(&x, m, &u);
   }
+  for (int i = 0; i < m->n_models && !x.n_diags; i++) expand_uses(&x, m, m->model[i]);
   if (!x.n_diags) lang_check(&x, m);
   Err *e = NULL;
   if (x.n_diags > LANG_MAX_DIAGS) str_addf(&x.text, "and %d more\n", x.n_diags - LANG_MAX_DIAGS);

@@ -265,11 +265,14 @@ static Expr *parse_prefix(Parser *p) {
   return node1(p, EX_UNARY, op, at, e);
 }
 
+/* "a" | "b" .. : a | before a string that follows anything else begins a tensor's next source. */
+static bool is_names(const Expr *e) { return e->kind == EX_STR || (e->kind == EX_BINARY && e->op == OP_BOR && e->arg[1]->kind == EX_STR); }
+
 static Expr *parse_binary(Parser *p, int min_prec) {
   Expr *e = parse_prefix(p);
   while (!p->panic && peek(p)->kind == TOK_SYM) {
     const LangInfix *in = lang_infix(peek(p)->sym);
-    if (!in || in->prec < min_prec) break;
+    if (!in || in->prec < min_prec || (in->op == OP_BOR && peek(p)[1].kind == TOK_STR && !is_names(e))) break;
     Loc at = here(p);
     next(p);
     e = node2(p, EX_BINARY, in->op, at, e, parse_binary(p, in->prec + 1));
@@ -298,7 +301,7 @@ static Expr *parse_expr(Parser *p) {
 }
 
 /* ---- going on after a mistake ---- */
-static const char *const decl_words[] = {"format", "table", "fn", "op", "model"};
+static const char *const decl_words[] = {"format", "table", "fn", "op", "hypers", "model"};
 
 static bool at_decl(const Parser *p) {
   const Tok *t = peek(p);
@@ -537,7 +540,7 @@ static OpDecl *parse_op(Parser *p) {
 }
 
 /* ---- models ---- */
-static const char **parse_strings(Parser *p, const char *sep, int *n_out) {
+static const char **parse_strings(Parser *p, int *n_out) {
   const char **s = NULL;
   int n = 0, cap = 0;
   do {
@@ -548,7 +551,7 @@ static const char **parse_strings(Parser *p, const char *sep, int *n_out) {
     }
     next(p);
     PUSH(p->x->arena, s, n, cap, t->text);
-  } while (accept(p, sep));
+  } while (accept(p, ","));
   *n_out = n;
   return s;
 }
@@ -558,8 +561,8 @@ static void parse_file(Parser *p, ModelDecl *m) {
   bool gguf = accept_word(p, "gguf");
   if (!gguf && !accept_word(p, "hf")) fail(p, "gguf or hf");
   if ((gguf && m->n_gguf_archs) || (!gguf && m->n_hf_archs)) fail_at(p, at, "this kind of file is already given: put all its names in one line, with commas");
-  if (gguf) m->gguf_arch = parse_strings(p, ",", &m->n_gguf_archs);
-  else if (!p->panic) m->hf_arch = parse_strings(p, ",", &m->n_hf_archs);
+  if (gguf) m->gguf_arch = parse_strings(p, &m->n_gguf_archs);
+  else if (!p->panic) m->hf_arch = parse_strings(p, &m->n_hf_archs);
 }
 
 static HyperDecl parse_hyper(Parser *p) {
@@ -584,18 +587,57 @@ static HyperDecl parse_hyper(Parser *p) {
   return h;
 }
 
+static HyperDecl parse_use(Parser *p) {
+  HyperDecl h = {.loc = here(p)};
+  h.name = expect_name(p, "the name of a declaration of hypers");
+  return h;
+}
+
+static HypersDecl *parse_hypers(Parser *p) {
+  HypersDecl *h = ARENA_NEW(p->x->arena, HypersDecl);
+  int cap = 0;
+  h->loc = here(p);
+  h->name = expect_name(p, "a name for these hyperparameters");
+  expect(p, "{");
+  while (!p->panic && block_next(p)) {
+    if (accept_word(p, "hyper")) PUSH(p->x->arena, h->hyper, h->n_hypers, cap, parse_hyper(p));
+    else fail(p, "hyper");
+    if (p->panic) resync(p);
+  }
+  return h;
+}
+
+static TensorSource parse_source(Parser *p) {
+  TensorSource s = {.loc = here(p)};
+  const Tok *t = peek(p);
+  if (p->panic || t->kind != TOK_STR) {
+    fail(p, "a string");
+    s.name = "";
+    return s;
+  }
+  next(p);
+  s.name = t->text;
+  if (accept_word(p, "rows")) {
+    s.row_name = expect_name(p, "the name of a row");
+    expect(p, "->");
+    s.row = parse_expr(p);
+  }
+  if (accept_word(p, "each")) {
+    s.each_name = expect_name(p, "the name of an element");
+    expect(p, "->");
+    s.each = parse_expr(p);
+  }
+  return s;
+}
+
 static TensorDecl parse_tensor(Parser *p) {
   TensorDecl t = {.loc = here(p)};
   t.name = expect_name(p, "the tensor's name");
   expect(p, ":");
   t.type = parse_type(p);
   expect(p, "=");
-  t.source = parse_strings(p, "|", &t.n_sources);
-  if (accept_word(p, "rows")) {
-    t.row_name = expect_name(p, "the name of a row");
-    expect(p, "->");
-    t.row = parse_expr(p);
-  }
+  int cap = 0;
+  do PUSH(p->x->arena, t.source, t.n_sources, cap, parse_source(p)); while (accept(p, "|"));
   if (accept_word(p, "else")) t.otherwise = parse_prefix(p);
   return t;
 }
@@ -610,7 +652,7 @@ static StateDecl parse_state(Parser *p) {
 
 static LayerDecl parse_layer(Parser *p) {
   LayerDecl l = {.loc = here(p)};
-  int cap_tensors = 0, cap_states = 0;
+  int cap_hypers = 0, cap_tensors = 0, cap_states = 0;
   l.name = expect_name(p, "the layer's name");
   expect(p, "(");
   Binder b = parse_binder(p);
@@ -620,9 +662,10 @@ static LayerDecl parse_layer(Parser *p) {
   expect(p, ")");
   expect(p, "{");
   while (!p->panic && block_next(p)) {
-    if (accept_word(p, "tensor")) PUSH(p->x->arena, l.tensor, l.n_tensors, cap_tensors, parse_tensor(p));
+    if (accept_word(p, "hyper")) PUSH(p->x->arena, l.hyper, l.n_hypers, cap_hypers, parse_hyper(p));
+    else if (accept_word(p, "tensor")) PUSH(p->x->arena, l.tensor, l.n_tensors, cap_tensors, parse_tensor(p));
     else if (accept_word(p, "state")) PUSH(p->x->arena, l.state, l.n_states, cap_states, parse_state(p));
-    else fail(p, "tensor or state");
+    else fail(p, "hyper, tensor or state");
     if (p->panic) resync(p);
   }
   return l;
@@ -694,10 +737,11 @@ static ModelDecl *parse_model(Parser *p) {
     Loc at = here(p);
     if (accept_word(p, "file")) parse_file(p, m);
     else if (accept_word(p, "hyper")) PUSH(a, m->hyper, m->n_hypers, cap_hypers, parse_hyper(p));
+    else if (accept_word(p, "use")) PUSH(a, m->hyper, m->n_hypers, cap_hypers, parse_use(p));
     else if (accept_word(p, "tensor")) PUSH(a, m->tensor, m->n_tensors, cap_tensors, parse_tensor(p));
     else if (accept_word(p, "layer")) PUSH(a, m->layer, m->n_layers, cap_layers, parse_layer(p));
     else if (accept_word(p, "graph")) parse_graph(p, m, at);
-    else fail(p, "file, hyper, tensor, layer or graph");
+    else fail(p, "file, hyper, use, tensor, layer or graph");
     if (p->panic) resync(p);
   }
   if (!m->result) fail_missing(p, m->loc, "this model has no graph");
@@ -710,8 +754,9 @@ static void parse_decl(Parser *p, Unit *u) {
   else if (accept_word(p, "table")) PUSH(a, u->table, u->n_tables, u->cap_tables, parse_table(p));
   else if (accept_word(p, "fn")) PUSH(a, u->fn, u->n_fns, u->cap_fns, parse_fn(p));
   else if (accept_word(p, "op")) PUSH(a, u->op, u->n_ops, u->cap_ops, parse_op(p));
+  else if (accept_word(p, "hypers")) PUSH(a, u->hypers, u->n_hypers, u->cap_hypers, parse_hypers(p));
   else if (accept_word(p, "model")) PUSH(a, u->model, u->n_models, u->cap_models, parse_model(p));
-  else fail(p, "a declaration (format, table, fn, op or model)");
+  else fail(p, "a declaration (format, table, fn, op, hypers or model)");
 }
 
 void lang_parse(LangCtx *x, const Source *src, Unit *u) {

@@ -216,15 +216,15 @@ static void print_op(const OpDecl *o, Str *out) {
   str_add(out, "}\n");
 }
 
-static void print_strings(const char *const *s, int n, const char *sep, Str *out) {
+static void print_strings(const char *const *s, int n, Str *out) {
   for (int i = 0; i < n; i++) {
-    if (i) str_add(out, sep);
+    if (i) str_add(out, ", ");
     print_string(s[i], out);
   }
 }
 
-static void print_hyper(const HyperDecl *h, Str *out) {
-  str_addf(out, "  hyper %s", h->name);
+static void print_hyper(const HyperDecl *h, const char *indent, Str *out) {
+  str_addf(out, "%shyper %s", indent, h->name);
   if (h->axis.name) str_addf(out, "[%s]", h->axis.name);
   str_add(out, " = ");
   print_prec(h->value, 0, out);
@@ -237,10 +237,14 @@ static void print_tensor(const TensorDecl *t, const char *indent, Str *out) {
   str_addf(out, "%stensor %s : ", indent, t->name);
   print_type(&t->type, out);
   str_add(out, " = ");
-  print_strings(t->source, t->n_sources, " | ", out);
-  if (t->row) {
-    str_addf(out, " rows %s -> ", t->row_name);
-    print_prec(t->row, 0, out);
+  for (int i = 0; i < t->n_sources; i++) {
+    const TensorSource *s = &t->source[i];
+    if (i) str_add(out, " | ");
+    print_string(s->name, out);
+    if (s->row) str_addf(out, " rows %s -> ", s->row_name);
+    if (s->row) print_prec(s->row, 0, out);
+    if (s->each) str_addf(out, " each %s -> ", s->each_name);
+    if (s->each) print_prec(s->each, 0, out);
   }
   if (t->otherwise) {
     str_add(out, " else ");
@@ -253,6 +257,7 @@ static void print_layer(const LayerDecl *l, Str *out) {
   str_addf(out, "  layer %s(%s < ", l->name, l->var);
   print_prec(l->count, lang_op_prec(OP_BOR), out);
   str_add(out, ") {\n");
+  for (int i = 0; i < l->n_hypers; i++) print_hyper(&l->hyper[i], "    ", out);
   for (int i = 0; i < l->n_tensors; i++) print_tensor(&l->tensor[i], "    ", out);
   for (int i = 0; i < l->n_states; i++) {
     str_addf(out, "    state %s : ", l->state[i].name);
@@ -281,12 +286,12 @@ static void print_graph(const GraphStmt *s, int n, int depth, Str *out) {
 static void print_model(const ModelDecl *m, Str *out) {
   str_addf(out, "model %s {\n", m->name);
   if (m->n_gguf_archs) str_add(out, "  file gguf ");
-  print_strings(m->gguf_arch, m->n_gguf_archs, ", ", out);
+  print_strings(m->gguf_arch, m->n_gguf_archs, out);
   str_add(out, m->n_gguf_archs ? "\n" : "");
   if (m->n_hf_archs) str_add(out, "  file hf ");
-  print_strings(m->hf_arch, m->n_hf_archs, ", ", out);
+  print_strings(m->hf_arch, m->n_hf_archs, out);
   str_add(out, m->n_hf_archs ? "\n" : "");
-  for (int i = 0; i < m->n_hypers; i++) print_hyper(&m->hyper[i], out);
+  for (int i = 0; i < m->n_hypers; i++) print_hyper(&m->hyper[i], "  ", out);
   for (int i = 0; i < m->n_tensors; i++) print_tensor(&m->tensor[i], "  ", out);
   for (int i = 0; i < m->n_layers; i++) print_layer(&m->layer[i], out);
   str_add(out, "  graph(");

@@ -64,6 +64,7 @@ typedef struct Unit {
   TableDecl **table; int n_tables, cap_tables;
   FnDecl **fn; int n_fns, cap_fns;
   OpDecl **op; int n_ops, cap_ops;
+  HypersDecl **hypers; int n_hypers, cap_hypers;
   ModelDecl **model; int n_models, cap_models;
 } Unit;
 void lang_parse(LangCtx *x, const Source *src, Unit *u);
@@ -87,6 +88,8 @@ typedef struct Check {
   Module *m;
   Var *var; int n_vars, cap;       /* innermost last */
   bool in_hyper;                   /* key, dim .. may be called; ints have 64 bits */
+  bool in_graph;                   /* has(..) takes a tensor of the model */
+  const LayerDecl *loop; const char *loop_var; /* in a loop of the graph: loop_var.name is a number of the layer */
   const FormatDecl *format;        /* whose functions are being checked; else NULL */
   int64_t block;                   /* in encode: elements of a block, the range of a callable's index; else 0 */
 } Check;

@@ -64,10 +64,12 @@ static Err *type_dims(Build *b, const TypeExpr *t, TpBuf *out) {
   return NULL;
 }
 
-static int tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t) {
+static Err *tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t, int *out) {
+  if (t->absent) return err_new(ERR_NOT_FOUND, "tensor %s: the file has none, and the graph uses it; a graph asks with has(..)", t->decl->name);
   TpBuf buf = {.name = t->decl->name, .role = t->values ? BUF_INPUT : BUF_WEIGHT, .n_dims = t->n_dims, .mem = t->values ? IR_M_f32 : IR_M_none, .fmt = t->values ? NULL : t->form};
   for (int i = 0; i < t->n_dims; i++) buf.dim[i] = dx_int(b->tp->dag, t->dim[i]);
-  return bound_buf(b, (Bind){.kind = kind, .index = index}, buf);
+  *out = bound_buf(b, (Bind){.kind = kind, .index = index}, buf);
+  return NULL;
 }
 
 static Err *state_buf(Build *b, int i, int *out) {
@@ -99,6 +101,8 @@ static Err *eval_call(Build *b, const Expr *e, int *results, int n_results) {
   return tp_call(b->tp, e->name, arg, e->n_args, results, n_results, NULL);
 }
 
+static TpArg number_arg(Num n) { return n.is_int ? (TpArg){.kind = TA_INT, .ival = n.i} : (TpArg){.kind = TA_FLT, .fval = n.f}; }
+
 static Err *eval_name(Build *b, const Expr *e, TpArg *out) {
   Model *m = b->m;
   out->kind = TA_BUF;
@@ -110,12 +114,12 @@ static Err *eval_name(Build *b, const Expr *e, TpArg *out) {
     return NULL;
   }
   for (int i = 0; i < m->n_tensors; i++)
-    if (!strcmp(m->tensor[i].decl->name, e->name)) { out->buf = tensor_buf(b, BIND_TENSOR, i, &m->tensor[i]); return NULL; }
+    if (!strcmp(m->tensor[i].decl->name, e->name)) return tensor_buf(b, BIND_TENSOR, i, &m->tensor[i], &out->buf);
   for (int i = 0; i < m->env.n; i++) {
     const Hyper *h = &m->env.item[i];
     if (strcmp(h->name, e->name)) continue;
     if (!h->is_array) {
-      *out = h->num.is_int ? (TpArg){.kind = TA_INT, .ival = h->num.i} : (TpArg){.kind = TA_FLT, .fval = h->num.f};
+      *out = number_arg(h->num);
       return NULL;
     }
     TpBuf t = {.name = h->name, .role = BUF_INPUT, .mem = IR_M_f32, .n_dims = 1, .dim = {dx_int(b->tp->dag, h->n)}};
@@ -129,14 +133,32 @@ static Err *eval_name(Build *b, const Expr *e, TpArg *out) {
 static Err *eval_layer_field(Build *b, const Expr *e, TpArg *out) {
   Model *m = b->m;
   out->kind = TA_BUF;
+  for (int i = 0; i < m->layer->n_hypers; i++) {
+    const Hyper *h = &m->lhyper[b->layer * m->layer->n_hypers + i];
+    if (strcmp(h->name, e->name)) continue;
+    *out = number_arg(h->num);
+    return NULL;
+  }
   for (int i = 0; i < m->layer->n_tensors; i++)
-    if (!strcmp(m->layer->tensor[i].name, e->name)) { out->buf = tensor_buf(b, BIND_LAYER_TENSOR, i, &m->ltensor[b->layer * m->n_ltensors + i]); return NULL; }
+    if (!strcmp(m->layer->tensor[i].name, e->name)) return tensor_buf(b, BIND_LAYER_TENSOR, i, &m->ltensor[b->layer * m->n_ltensors + i], &out->buf);
   for (int i = 0; i < m->layer->n_states; i++) if (!strcmp(m->layer->state[i].name, e->name)) return state_buf(b, i, &out->buf);
   return err_new(ERR_NOT_FOUND, "a layer has no '%s'", e->name);
 }
 
+/* c ? x : y is decided here: only the side taken is built. */
+static Err *taken_side(Build *b, const Expr *e, const Expr **out) {
+  while (e->kind == EX_COND) {
+    Num c;
+    TRY(hyper_eval(&b->m->env, e->arg[0], &c));
+    e = e->arg[num_float(c) != 0 ? 1 : 2];
+  }
+  *out = e;
+  return NULL;
+}
+
 static Err *eval_arg(Build *b, const Expr *e, TpArg *out) {
   *out = (TpArg){.kind = TA_BUF};
+  TRY(taken_side(b, e, &e));
   switch (e->kind) {
     case EX_INT: *out = (TpArg){.kind = TA_INT, .ival = e->ival}; return NULL;
     case EX_FLOAT: *out = (TpArg){.kind = TA_FLT, .fval = e->fval}; return NULL;
@@ -166,7 +188,7 @@ static Err *eval_arg(Build *b, const Expr *e, TpArg *out) {
     default: {
       Num n;
       TRY(hyper_eval(&b->m->env, e, &n));
-      *out = n.is_int ? (TpArg){.kind = TA_INT, .ival = n.i} : (TpArg){.kind = TA_FLT, .fval = n.f};
+      *out = number_arg(n);
       return NULL;
     }
   }
@@ -182,10 +204,12 @@ static Err *assign(Build *b, const GraphStmt *g) {
     TRY(eval_layer_field(b, g->target[i], &t));
     r[i] = t.buf;
   }
-  if (g->rhs->kind == EX_CALL) TRY(eval_call(b, g->rhs, r, g->n_targets));
+  const Expr *rhs;
+  TRY(taken_side(b, g->rhs, &rhs));
+  if (rhs->kind == EX_CALL) TRY(eval_call(b, rhs, r, g->n_targets));
   else {
     TpArg t;
-    TRY(eval_arg(b, g->rhs, &t));
+    TRY(eval_arg(b, rhs, &t));
     if (t.kind != TA_BUF || g->n_targets != 1 || r[0] >= 0) return err_new(ERR_SYNTAX, "an assignment takes one tensor");
     r[0] = t.buf;
   }
@@ -277,11 +301,15 @@ static Err *run_stmts(Build *b, const GraphStmt *g, int n) {
   return NULL;
 }
 
-/* Layers whose tensors have the same formats and shapes run the same plan. */
+/* Layers with the same numbers whose tensors have the same formats and shapes run the same plan. */
 static bool same_layer(const Model *m, int a, int b) {
+  for (int i = 0, n = m->layer->n_hypers; i < n; i++) {
+    Num x = m->lhyper[a * n + i].num, y = m->lhyper[b * n + i].num;
+    if (x.is_int != y.is_int || x.i != y.i || x.f < y.f || x.f > y.f) return false;
+  }
   for (int i = 0; i < m->n_ltensors; i++) {
     const ModelTensor *x = &m->ltensor[a * m->n_ltensors + i], *y = &m->ltensor[b * m->n_ltensors + i];
-    if (x->form != y->form || (x->values == NULL) != (y->values == NULL) || memcmp(x->dim, y->dim, sizeof x->dim)) return false;
+    if (x->absent != y->absent || x->form != y->form || (x->values == NULL) != (y->values == NULL) || memcmp(x->dim, y->dim, sizeof x->dim)) return false;
   }
   return true;
 }
@@ -293,7 +321,9 @@ static Err *build_layers(Model *m, const GraphStmt *loop, const GraphStmt *rest,
     for (int k = 0; k < l && !m->by_layer[l]; k++) if (same_layer(m, k, l)) m->by_layer[l] = m->by_layer[k];
     if (m->by_layer[l]) continue;
     Build b = build_new(m, l, loop->var);
+    hyper_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers);
     TRY(run_stmts(&b, loop->body, loop->n_body));
+    hyper_layer(&m->env, NULL, -1, NULL);
     TRY(section_finish(&b, rest, n_rest, loop->body, loop->n_body, m->decl->result));
     m->by_layer[l] = m->body[m->n_bodies++] = b.s;
   }

@@ -13,32 +13,121 @@ const Hyper *hyper_find(const HyperEnv *env, const char *name) {
   return NULL;
 }
 
-static Err *call_key(HyperEnv *env, const Expr *e, Num *out) {
-  if (e->n_args < 1 || e->n_args > 2 || e->arg[0]->kind != EX_STR) return err_new(ERR_SYNTAX, "key takes a name and perhaps a default");
-  const char *key = arena_printf(env->arena, "%s.%s", env->arch, e->arg[0]->name);
-  const FileKv *kv = file_kv_find(env->w, key);
-  if (!kv && e->n_args == 2) return hyper_eval(env, e->arg[1], out);
-  if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", key);
-  if (kv->is_array) return err_new(ERR_UNSUPPORTED, "metadata %s: an array, expected one number for all layers", key);
+const char *hyper_name(HyperEnv *env, const char *pattern) {
+  const char *open = strchr(pattern, '{'), *close = open ? strchr(open, '}') : NULL;
+  if (!close) return pattern;
+  for (int i = env->n_local - 1; i >= 0; i--)
+    if (strlen(env->local[i].name) == (size_t)(close - open - 1) && !strncmp(env->local[i].name, open + 1, (size_t)(close - open - 1)))
+      return arena_printf(env->arena, "%.*s%lld%s", (int)(open - pattern), pattern, (long long)env->local[i].num.i, close + 1);
+  return pattern;
+}
+
+/* Of names in quotes, `"a" | "b"`, the first that the file has. GGUF writes the architecture's name before a model's own keys; config.json has keys as they are. */
+static const FileKv *find_key(HyperEnv *env, const Expr *e) {
+  if (e->kind == EX_STR) return file_kv_find(env->w, env->arch ? arena_printf(env->arena, "%s.%s", env->arch, e->name) : e->name);
+  const FileKv *kv = NULL;
+  for (int i = 0; i < e->n_args && !kv; i++) kv = find_key(env, e->arg[i]);
+  return kv;
+}
+
+static const FileTensor *find_tensor(HyperEnv *env, const Expr *e) {
+  if (e->kind == EX_STR) return file_tensor_find(env->w, hyper_name(env, e->name));
+  const FileTensor *t = NULL;
+  for (int i = 0; i < e->n_args && !t; i++) t = find_tensor(env, e->arg[i]);
+  return t;
+}
+
+/* The first name as an error shows it. */
+static const char *shown(HyperEnv *env, const Expr *e, bool key) {
+  while (e->kind != EX_STR && e->n_args) e = e->arg[0];
+  return key && env->arch ? arena_printf(env->arena, "%s.%s", env->arch, e->name) : e->name;
+}
+
+static Err *list_place(const FileKv *kv, int64_t i) {
+  return i >= 0 && (size_t)i < kv->n ? NULL : err_new(ERR_FORMAT, "metadata %s: %zu items, item %lld was asked for", kv->key, kv->n, (long long)i);
+}
+
+/* Item i of kv, i 0 where it is one number. */
+static Err *kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out) {
+  TRY(list_place(kv, i));
+  size_t n;
   if (kv->type == FILE_F32 || kv->type == FILE_F64) {
     double f;
-    TRY(file_kv_float(env->w, key, &f));
-    if (!isfinite(f)) return err_new(ERR_FORMAT, "metadata %s: %g, expected a finite number", key, f);
+    float *all;
+    if (kv->is_array) {
+      TRY(file_kv_floats(env->arena, env->w, kv->key, &all, &n));
+      f = (double)all[i];
+    } else TRY(file_kv_float(env->w, kv->key, &f));
+    if (!isfinite(f)) return err_new(ERR_FORMAT, "metadata %s: %g, expected a finite number", kv->key, f);
     *out = num_f(f);
     return NULL;
   }
-  int64_t i;
-  TRY(file_kv_int(env->w, key, 0, (int64_t)1 << 32, &i));
-  *out = num_i(i);
+  int64_t *all;
+  TRY(file_kv_ints(env->arena, env->w, kv->key, &all, &n));
+  if (all[i] < -((int64_t)1 << 32) || all[i] > (int64_t)1 << 32) return err_new(ERR_FORMAT, "metadata %s: %lld, expected a number of at most 32 bits", kv->key, (long long)all[i]);
+  *out = num_i(all[i]);
+  return NULL;
+}
+
+static Err *call_key(HyperEnv *env, const Expr *e, Num *out) {
+  const FileKv *kv = find_key(env, e->arg[0]);
+  if (!kv && e->n_args == 2) return hyper_eval(env, e->arg[1], out);
+  if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
+  if (kv->is_array) return err_new(ERR_UNSUPPORTED, "metadata %s: a list, expected one number for all layers", kv->key);
+  return kv_number(env, kv, 0, out);
+}
+
+static Err *call_item(HyperEnv *env, const Expr *e, Num *out) {
+  Num i;
+  const FileKv *kv = find_key(env, e->arg[0]);
+  if (!kv && e->n_args == 3) return hyper_eval(env, e->arg[2], out);
+  if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
+  TRY(hyper_eval(env, e->arg[1], &i));
+  return kv_number(env, kv, kv->is_array ? i.i : 0, out);
+}
+
+/* 1 for the first text of `"a" | "b"`, which leans to the left; 0: none of them. Lists them for a message. */
+static int text_index(const Expr *e, const FileStr *s, Str *list) {
+  int before = 0, n = 1;
+  if (e->kind != EX_STR) {
+    before = text_index(e->arg[0], s, list);
+    for (const Expr *w = e->arg[0]; w->kind != EX_STR; w = w->arg[0]) n++;
+    n++;
+    e = e->arg[1];
+  }
+  str_addf(list, list->n ? ", %s" : "%s", e->name);
+  return before ? before : strlen(e->name) == s->n && !memcmp(e->name, s->p, s->n) ? n : 0;
+}
+
+static Err *call_which(HyperEnv *env, const Expr *e, Num *out) {
+  Num i = num_i(0);
+  const FileKv *kv = find_key(env, e->arg[0]);
+  *out = num_i(0);
+  if (!kv) return NULL;
+  if (kv->type != FILE_STR || !kv->str) return err_new(ERR_FORMAT, "metadata %s: expected text", kv->key);
+  if (e->n_args == 3) TRY(hyper_eval(env, e->arg[2], &i));
+  TRY(list_place(kv, i.i));
+  Str known = {0}, got = {0};
+  file_quote(kv->str[i.i].p, kv->str[i.i].n, &got);
+  *out = num_i(text_index(e->arg[1], &kv->str[i.i], &known));
+  Err *err = out->i ? NULL : err_new(ERR_UNSUPPORTED, "metadata %s: %s, expected one of %s", kv->key, got.p, known.p);
+  str_free(&known);
+  str_free(&got);
+  return err;
+}
+
+static Err *call_has(HyperEnv *env, const Expr *e, Num *out) {
+  const Expr *arg = e->arg[0];
+  bool declared = arg->kind == EX_NAME || arg->kind == EX_FIELD;
+  *out = num_i(declared ? model_has_tensor(env->model, env->layer, arg->name, arg->kind == EX_FIELD) : find_tensor(env, arg) != NULL);
   return NULL;
 }
 
 static Err *call_dim(HyperEnv *env, const Expr *e, Num *out) {
   Num axis;
-  const FileTensor *t;
-  if (e->n_args != 2 || e->arg[0]->kind != EX_STR) return err_new(ERR_SYNTAX, "dim takes a tensor's name and an axis");
+  const FileTensor *t = find_tensor(env, e->arg[0]);
   TRY(hyper_eval(env, e->arg[1], &axis));
-  TRY(file_tensor_get(env->w, e->arg[0]->name, &t));
+  if (!t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", shown(env, e->arg[0], false));
   if (axis.i < 0 || axis.i >= t->n_dims) return err_new(ERR_SHAPE, "tensor %s: has %d dimensions, axis %lld was asked for", t->name, t->n_dims, (long long)axis.i);
   *out = num_i(t->dim[axis.i]);
   return NULL;
@@ -46,9 +135,9 @@ static Err *call_dim(HyperEnv *env, const Expr *e, Num *out) {
 
 static Err *call_value(HyperEnv *env, const Expr *e, Num *out) {
   Num i;
-  if (e->n_args != 3 || e->arg[0]->kind != EX_STR) return err_new(ERR_SYNTAX, "value takes a tensor's name, an index and a default");
-  const FileTensor *t = file_tensor_find(env->w, e->arg[0]->name);
-  if (!t) return hyper_eval(env, e->arg[2], out);
+  const FileTensor *t = find_tensor(env, e->arg[0]);
+  if (!t && e->n_args == 3) return hyper_eval(env, e->arg[2], out);
+  if (!t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", shown(env, e->arg[0], false));
   TRY(hyper_eval(env, e->arg[1], &i));
   if (t->n_bytes != (size_t)t->n_elems * 4) return err_new(ERR_FORMAT, "tensor %s: %s, expected 32-bit floats", t->name, t->type);
   if (i.i < 0 || i.i >= t->n_elems) return err_new(ERR_SHAPE, "tensor %s: has %lld elements, element %lld was asked for", t->name, (long long)t->n_elems, (long long)i.i);
@@ -58,25 +147,56 @@ static Err *call_value(HyperEnv *env, const Expr *e, Num *out) {
   return NULL;
 }
 
+/* Functions of numbers: one of doubles, and where ints give an int one of those. */
+static double f_pow(double a, double b) { return pow(a, b); }
+static double f_sqrt(double a, double b) { (void)b; return sqrt(a); }
+static double f_log(double a, double b) { (void)b; return log(a); }
+static double f_floor(double a, double b) { (void)b; return floor(a); }
+static double f_rint(double a, double b) { (void)b; return rint(a); }
+static double f_abs(double a, double b) { (void)b; return fabs(a); }
+static double f_f32(double a, double b) { (void)b; return (double)(float)a; }
+static double f_min(double a, double b) { return MIN(a, b); }
+static double f_max(double a, double b) { return MAX(a, b); }
+static int64_t i_abs(int64_t a, int64_t b) { (void)b; return a < 0 ? -a : a; }
+static int64_t i_min(int64_t a, int64_t b) { return MIN(a, b); }
+static int64_t i_max(int64_t a, int64_t b) { return MAX(a, b); }
+
+static int64_t i_gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t r = a % b;
+    a = b, b = r;
+  }
+  return a < 0 ? -a : a;
+}
+
+static const struct { const char *name; double (*of_floats)(double, double); int64_t (*of_ints)(int64_t, int64_t); } functions[] = {
+  {"pow", f_pow, NULL}, {"sqrt", f_sqrt, NULL}, {"log", f_log, NULL}, {"floor", f_floor, NULL}, {"rint", f_rint, NULL}, {"f32", f_f32, NULL},
+  {"abs", f_abs, i_abs}, {"min", f_min, i_min}, {"max", f_max, i_max}, {"gcd", NULL, i_gcd},
+};
+
+static const struct { const char *name; Err *(*fn)(HyperEnv *, const Expr *, Num *); } lookups[] = {
+  {"key", call_key}, {"item", call_item}, {"which", call_which}, {"has", call_has}, {"dim", call_dim}, {"value", call_value},
+};
+
+/* The checker has seen to the number and kind of arguments. */
 static Err *call(HyperEnv *env, const Expr *e, Num *out) {
-  if (!strcmp(e->name, "key")) return call_key(env, e, out);
-  if (!strcmp(e->name, "dim")) return call_dim(env, e, out);
-  if (!strcmp(e->name, "value")) return call_value(env, e, out);
-  Num a = num_i(0), b = num_i(0);
-  if (e->n_args < 1 || e->n_args > 2) return err_new(ERR_SYNTAX, "%s: got %d arguments", e->name, e->n_args);
+  for (size_t i = 0; i < COUNT_OF(lookups); i++) if (!strcmp(e->name, lookups[i].name)) return lookups[i].fn(env, e, out);
+  Num a, b = num_i(0);
   TRY(hyper_eval(env, e->arg[0], &a));
-  if (e->n_args == 2) TRY(hyper_eval(env, e->arg[1], &b));
+  if (e->n_args >= 2) TRY(hyper_eval(env, e->arg[1], &b));
   bool ints = a.is_int && b.is_int;
-  double x = num_float(a), y = num_float(b);
-  if (!strcmp(e->name, "pow")) *out = num_f(pow(x, y));
-  else if (!strcmp(e->name, "sqrt")) *out = num_f(sqrt(x));
-  else if (!strcmp(e->name, "exp")) *out = num_f(exp(x));
-  else if (!strcmp(e->name, "log")) *out = num_f(log(x));
-  else if (!strcmp(e->name, "floor")) *out = num_f(floor(x));
-  else if (!strcmp(e->name, "min")) *out = ints ? num_i(MIN(a.i, b.i)) : num_f(MIN(x, y));
-  else if (!strcmp(e->name, "max")) *out = ints ? num_i(MAX(a.i, b.i)) : num_f(MAX(x, y));
-  else return err_new(ERR_NOT_FOUND, "function '%s' is not known among hyperparameters", e->name);
-  return NULL;
+  if (!strcmp(e->name, "i32")) {
+    double f = num_float(a);
+    if (!(fabs(f) < 0x1p62)) return err_new(ERR_FORMAT, "%g does not fit a whole number", f);
+    *out = ints ? a : num_i((int64_t)f);
+    return NULL;
+  }
+  for (size_t i = 0; i < COUNT_OF(functions); i++) {
+    if (strcmp(e->name, functions[i].name)) continue;
+    *out = ints && functions[i].of_ints ? num_i(functions[i].of_ints(a.i, b.i)) : num_f(functions[i].of_floats(num_float(a), num_float(b)));
+    return NULL;
+  }
+  return err_new(ERR_UNSUPPORTED, "function '%s' is not known among hyperparameters", e->name);
 }
 
 static Err *int_op(const Expr *e, int64_t a, int64_t b, Num *out) {
@@ -108,6 +228,10 @@ static Err *int_op(const Expr *e, int64_t a, int64_t b, Num *out) {
 static Err *binary(HyperEnv *env, const Expr *e, Num *out) {
   Num a, b;
   TRY(hyper_eval(env, e->arg[0], &a));
+  if ((e->op == OP_AND && num_float(a) == 0) || (e->op == OP_OR && num_float(a) != 0)) { /* as in C: what guards, guards */
+    *out = num_i(e->op == OP_OR);
+    return NULL;
+  }
   TRY(hyper_eval(env, e->arg[1], &b));
   if (a.is_int && b.is_int) return int_op(e, a.i, b.i, out);
   double x = num_float(a), y = num_float(b);
@@ -128,10 +252,27 @@ static Err *binary(HyperEnv *env, const Expr *e, Num *out) {
 
 static Err *name(HyperEnv *env, const Expr *e, Num *out) {
   for (int i = env->n_local - 1; i >= 0; i--) if (!strcmp(env->local[i].name, e->name)) { *out = env->local[i].num; return NULL; }
+  for (int i = 0; i < env->n_of_layer; i++) if (!strcmp(env->of_layer[i].name, e->name)) { *out = env->of_layer[i].num; return NULL; }
   const Hyper *h = hyper_find(env, e->name);
   if (h && !h->is_array) { *out = h->num; return NULL; }
   if (!strcmp(e->name, "context")) { *out = num_i(env->context); return NULL; }
   return err_new(ERR_NOT_FOUND, "hyperparameter '%s' is not known here", e->name);
+}
+
+/* b.window: a number of the layer at hand. */
+static Err *field(HyperEnv *env, const Expr *e, Num *out) {
+  for (int i = 0; i < env->n_of_layer; i++) if (!strcmp(env->of_layer[i].name, e->name)) { *out = env->of_layer[i].num; return NULL; }
+  return err_new(ERR_NOT_FOUND, "a layer has no number '%s'", e->name);
+}
+
+static Err *element(HyperEnv *env, const Expr *e, Num *out) {
+  Num i;
+  const Hyper *h = e->arg[0]->kind == EX_NAME ? hyper_find(env, e->arg[0]->name) : NULL;
+  if (!h || !h->is_array) return err_new(ERR_SYNTAX, "only an array of numbers has elements");
+  TRY(hyper_eval(env, e->arg[1], &i));
+  if (i.i < 0 || i.i >= h->n) return err_new(ERR_FORMAT, "%s has %lld elements, element %lld was asked for", h->name, (long long)h->n, (long long)i.i);
+  *out = num_f((double)h->array[i.i]);
+  return NULL;
 }
 
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
@@ -141,6 +282,8 @@ Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
     case EX_FLOAT: *out = num_f(e->fval); return NULL;
     case EX_NAME: return name(env, e, out);
     case EX_CALL: return call(env, e, out);
+    case EX_FIELD: return field(env, e, out);
+    case EX_INDEX: return element(env, e, out);
     case EX_BINARY: return binary(env, e, out);
     case EX_UNARY:
       TRY(hyper_eval(env, e->arg[0], &a));
@@ -178,6 +321,25 @@ Err *hyper_load(HyperEnv *env, const ModelDecl *d) {
     Err *e = d->hyper[i].axis.name ? load_array(env, &d->hyper[i], &h) : hyper_eval(env, d->hyper[i].value, &h.num);
     if (e) return err_wrap(e, "model %s: %s", d->name, h.name);
     PUSH(env->arena, env->item, env->n, env->cap, h);
+  }
+  return NULL;
+}
+
+void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers) {
+  env->layer = layer;
+  env->n_local = l ? 1 : 0;
+  env->of_layer = numbers;
+  env->n_of_layer = l && numbers ? l->n_hypers : 0;
+  if (l) env->local[0].name = l->var, env->local[0].num = num_i(layer);
+}
+
+Err *hyper_load_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *out) {
+  hyper_layer(env, l, layer, NULL);
+  env->of_layer = out;
+  for (int i = 0; i < l->n_hypers; i++) {
+    out[i].name = l->hyper[i].name;
+    TRY(err_wrap(hyper_eval(env, l->hyper[i].value, &out[i].num), "layer %d: %s", layer, out[i].name));
+    env->n_of_layer = i + 1;
   }
   return NULL;
 }

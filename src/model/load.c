@@ -3,11 +3,6 @@
 #include <string.h>
 #include "model/priv.h"
 
-static const char *source_name(Model *m, const char *pattern, int layer) {
-  const char *l = strstr(pattern, "{l}");
-  return l ? arena_printf(m->arena, "%.*s%d%s", (int)(l - pattern), pattern, layer, l + 3) : pattern;
-}
-
 static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
   const FileTensor *f = t->file;
   if (d->type.n_dims > 4) return err_new(ERR_LIMIT, "tensor %s: more than 4 dimensions", d->name);
@@ -46,38 +41,102 @@ static Err *fill_values(Model *m, ModelTensor *t) {
   return NULL;
 }
 
-static Err *decode_values(Model *m, ModelTensor *t) {
+/* each x -> expr, in place. */
+static Err *map_elements(Model *m, const TensorSource *s, float *v, int64_t n) {
+  HyperEnv *env = &m->env;
+  int at = env->n_local++;
+  Err *e = NULL;
+  env->local[at].name = s->each_name;
+  for (int64_t i = 0; i < n && !e; i++) {
+    Num r;
+    env->local[at].num = (Num){.f = (double)v[i]};
+    e = hyper_eval(env, s->each, &r);
+    if (!e) v[i] = (float)num_float(r);
+  }
+  env->n_local--;
+  return e;
+}
+
+/* rows r -> expr: out[r] is the file's row. */
+static Err *map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
+  HyperEnv *env = &m->env;
+  int at = env->n_local++;
+  Err *e = NULL;
+  env->local[at].name = s->row_name;
+  for (int64_t r = 0; r < n && !e; r++) {
+    Num v;
+    env->local[at].num = (Num){true, r, 0};
+    e = hyper_eval(env, s->row, &v);
+    if (!e && (!v.is_int || v.i < 0 || v.i >= n)) e = err_new(ERR_SHAPE, "row %lld would come from row %g of %lld", (long long)r, num_float(v), (long long)n);
+    if (!e) out[r] = (int32_t)v.i;
+  }
+  env->n_local--;
+  return e;
+}
+
+static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
   const FileTensor *f = t->file;
-  t->values = ARENA_ARRAY(m->arena, float, f->n_elems + 32);
   if (t->form->plain && t->form->mem == IR_M_f32) {
-    memcpy(t->values, f->p, (size_t)f->n_elems * 4);
+    memcpy(out, f->p, (size_t)f->n_elems * 4);
     return NULL;
   }
   const Kern *k;
   TRY(kern_decode(m->kerns, t->form, &k));
-  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)f->p, t->values};
+  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)f->p, out};
   format_table_args(t->form, args);
   uint8_t scratch[256];
   k->entry(args, 0, f->n_elems / t->form->block, scratch);
   return NULL;
 }
 
-static Err *bind_tensor(Model *m, const TensorDecl *d, int layer, ModelTensor *t) {
+static Err *decode_values(Model *m, ModelTensor *t) {
+  int64_t n = t->file->n_elems, n_rows = t->dim[0], in_row = n / n_rows;
+  float *v = ARENA_ARRAY(m->arena, float, n + 32);
+  TRY(decode_blocks(m, t, v));
+  if (t->source->each) TRY(map_elements(m, t->source, v, n));
+  t->values = v;
+  if (!t->source->row) return NULL;
+  int32_t *row = ARENA_ARRAY(m->arena, int32_t, n_rows);
+  TRY(map_rows(m, t->source, n_rows, row));
+  t->values = ARENA_ARRAY(m->arena, float, n + 32);
+  for (int64_t r = 0; r < n_rows; r++) memcpy(t->values + r * in_row, v + row[r] * in_row, (size_t)in_row * sizeof *v);
+  return NULL;
+}
+
+bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer) {
+  const ModelTensor *t = of_layer ? &m->ltensor[layer * m->n_ltensors] : m->tensor;
+  for (int i = 0; i < (of_layer ? m->n_ltensors : m->n_tensors); i++) if (!strcmp(t[i].decl->name, name)) return !t[i].absent;
+  return false;
+}
+
+/* Another tensor stands in, or nothing does. */
+static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
+  t->same_as = global_index(m, d->otherwise->name);
+  t->absent = t->same_as < 0;
+  if (t->absent) return strcmp(d->otherwise->name, "none") ? err_new(ERR_UNSUPPORTED, "tensor %s: only a tensor outside the layers can stand in", d->name) : NULL;
+  const ModelTensor *o = &m->tensor[t->same_as];
+  if (memcmp(o->dim, t->dim, sizeof t->dim)) return err_new(ERR_SHAPE, "tensor %s: missing, and %s, which would stand in, has another shape", d->name, o->decl->name);
+  t->form = o->form;
+  t->file = o->file;
+  t->source = o->source;
+  t->values = o->values;
+  t->raw = o->raw;
+  return NULL;
+}
+
+static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
   *t = (ModelTensor){.decl = d, .same_as = -1};
-  for (int i = 0; i < d->n_sources && !t->file; i++) t->file = file_tensor_find(m->weights, source_name(m, d->source[i], layer));
-  if (!t->file && !d->otherwise) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", source_name(m, d->source[0], layer));
+  for (int i = 0; i < d->n_sources && !t->file; i++) {
+    t->source = &d->source[i];
+    t->file = file_tensor_find(m->weights, hyper_name(&m->env, d->source[i].name));
+  }
+  if (!t->file && !d->otherwise) {
+    bool gguf = m->env.arch != NULL;                          /* name what this container would have: the texts list GGUF's names first */
+    return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", hyper_name(&m->env, d->source[gguf ? 0 : d->n_sources - 1].name));
+  }
   TRY(check_dims(m, d, t));
   bool as_f32 = !strcmp(d->type.elt, "f32");
-  if (!t->file && d->otherwise->kind == EX_NAME && global_index(m, d->otherwise->name) >= 0) {
-    t->same_as = global_index(m, d->otherwise->name);
-    const ModelTensor *o = &m->tensor[t->same_as];
-    if (memcmp(o->dim, t->dim, sizeof t->dim)) return err_new(ERR_SHAPE, "tensor %s: missing, and %s, which would stand in, has another shape", d->name, o->decl->name);
-    t->form = o->form;
-    t->file = o->file;
-    t->values = o->values;
-    t->raw = o->raw;
-    return NULL;
-  }
+  if (!t->file && d->otherwise->kind == EX_NAME) return bind_other(m, d, t);
   if (!t->file) return as_f32 ? fill_values(m, t) : err_new(ERR_UNSUPPORTED, "tensor %s: only f32 tensors can be filled with a number", d->name);
   const FileTensor *checked;
   TRY(file_tensor_get(m->weights, t->file->name, &checked));
@@ -91,38 +150,31 @@ Err *model_bind_tensors(Model *m) {
   const ModelDecl *d = m->decl;
   m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
   for (int i = 0; i < d->n_tensors; i++) {
-    TRY(bind_tensor(m, &d->tensor[i], -1, &m->tensor[i]));
+    TRY(bind_tensor(m, &d->tensor[i], &m->tensor[i]));
     m->n_tensors = i + 1;
   }
   if (!m->layer) return NULL;
   m->n_ltensors = m->layer->n_tensors;
   m->ltensor = ARENA_ARRAY(m->arena, ModelTensor, m->n_layers * m->n_ltensors + 1);
-  for (int l = 0; l < m->n_layers; l++)
-    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], l, &m->ltensor[l * m->n_ltensors + i]));
+  for (int l = 0; l < m->n_layers; l++) {
+    hyper_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers);
+    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], &m->ltensor[l * m->n_ltensors + i]));
+  }
+  hyper_layer(&m->env, NULL, -1, NULL);
   return NULL;
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------------- */
-typedef struct RowMap { const TensorDecl *decl; int64_t n; int32_t *row; } RowMap;
+typedef struct RowMap { const TensorSource *source; int64_t n; int32_t *row; } RowMap;
 
-static Err *row_map(Model *m, const TensorDecl *d, int64_t n, RowMap *maps, int *n_maps, const int32_t **out) {
+/* One map serves all layers. */
+static Err *row_map(Model *m, const ModelTensor *t, int64_t n, RowMap *maps, int *n_maps, const int32_t **out) {
   *out = NULL;
-  if (!d->row) return NULL;
-  for (int i = 0; i < *n_maps; i++) if (maps[i].decl == d && maps[i].n == n) { *out = maps[i].row; return NULL; }
+  if (!t->source->row) return NULL;
+  for (int i = 0; i < *n_maps; i++) if (maps[i].source == t->source && maps[i].n == n) { *out = maps[i].row; return NULL; }
   int32_t *row = ARENA_ARRAY(m->arena, int32_t, n);
-  m->env.n_local = 1;
-  m->env.local[0].name = d->row_name;
-  for (int64_t r = 0; r < n; r++) {
-    Num v;
-    m->env.local[0].num = (Num){true, r, 0};
-    Err *e = hyper_eval(&m->env, d->row, &v);
-    if (!e && (!v.is_int || v.i < 0 || v.i >= n)) e = err_new(ERR_SHAPE, "row %lld would come from row %g of %lld", (long long)r, num_float(v), (long long)n);
-    if (e) { m->env.n_local = 0; return err_wrap(e, "tensor %s", d->name); }
-    row[r] = (int32_t)v.i;
-  }
-  m->env.n_local = 0;
-  maps[*n_maps] = (RowMap){d, n, row};
-  ++*n_maps;
+  TRY(err_wrap(map_rows(m, t->source, n, row), "tensor %s", t->file->name));
+  maps[(*n_maps)++] = (RowMap){t->source, n, row};
   *out = row;
   return NULL;
 }
@@ -143,7 +195,7 @@ static void pack_thread(void *ctx, int thread, int n_threads) {
 static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJob *job) {
   int64_t N = t->dim[0], row_bytes = t->dim[1] / t->form->block * t->form->n_bytes, tiles = (N + PACK_ROWS - 1) / PACK_ROWS;
   const int32_t *row;
-  TRY(row_map(m, t->decl, N, maps, n_maps, &row));
+  TRY(row_map(m, t, N, maps, n_maps, &row));
   const uint8_t **base = ARENA_ARRAY(m->arena, const uint8_t *, tiles);
   int32_t *offs = ARENA_ARRAY(m->arena, int32_t, tiles * PACK_ROWS);
   for (int64_t i = 0; i < tiles; i++) {
@@ -168,6 +220,21 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
   return NULL;
 }
 
+enum { WAVE_BYTES = 64 << 20 };
+
+/* Packs some tensors, then lets go of the file's pages under them: the file and its packed form are never both in memory. */
+static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int n_jobs) {
+  for (int i = 0; i < n_jobs;) {
+    size_t n_bytes = 0;
+    int end = i;
+    while (end < n_jobs && (end == i || n_bytes < WAVE_BYTES)) n_bytes += from[end++]->file->n_bytes;
+    PackRun wave = {.job = all->job + i, .n_jobs = end - i, .claim = all->claim + i};
+    dev_pool_run(m->pool, pack_thread, &wave);
+    for (int k = i; k < end; k++) os_drop_file_pages(from[k]->file->p, from[k]->file->n_bytes);
+    i = end;
+  }
+}
+
 static ModelTensor *tensor_at(Model *m, int i) {
   return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
 }
@@ -189,16 +256,18 @@ Err *model_load_weights(Model *m) {
   PackRun run = {.job = ARENA_ARRAY(m->arena, PackJob, n_jobs + 1), .claim = ARENA_ARRAY(m->arena, DevClaim, n_jobs + 2)};
   run.claim = (DevClaim *)(((uintptr_t)run.claim + 63) & ~(uintptr_t)63);
   RowMap *maps = ARENA_ARRAY(m->arena, RowMap, n + 1);
+  const ModelTensor **from = ARENA_ARRAY(m->arena, const ModelTensor *, n_jobs + 1);
   size_t off = 0;
   for (int i = 0; i < n; i++) {
     ModelTensor *t = tensor_at(m, i);
     if (!t->want_packed || t->same_as >= 0) continue;
     t->packed = m->packed.p + off;
     off += (size_t)t->packed_bytes;
+    from[run.n_jobs] = t;
     TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
   }
   int64_t t0 = os_now_ns();
-  dev_pool_run(m->pool, pack_thread, &run);
+  pack_in_waves(m, &run, from, n_jobs);
   m->times.pack_ns = os_now_ns() - t0;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
   for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].same_as >= 0) m->tensor[i].packed = m->tensor[m->tensor[i].same_as].packed;

@@ -18,27 +18,47 @@ static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileForma
   return true;
 }
 
+/* What the files say they are: one text in GGUF, the first of a list in config.json. */
+static Err *read_architecture(Model *m, const char **key, FileStr *arch) {
+  const FileStr *all;
+  size_t n;
+  *key = "general.architecture";
+  if (file_kv_find(m->weights, *key)) return file_kv_str(m->weights, *key, arch);
+  *key = "architectures";
+  TRY(file_kv_strs(m->weights, *key, &all, &n));
+  if (!n) return err_new(ERR_FORMAT, "%s: an empty list, expected the model's class", *key);
+  *arch = all[0];
+  return NULL;
+}
+
 static Err *choose_declaration(Model *m) {
-  const char *arch;
-  TRY(file_kv_text(m->arena, m->weights, "general.architecture", &arch));
+  const char *key;
+  FileStr arch;
+  TRY(read_architecture(m, &key, &arch));
+  bool gguf = !strcmp(key, "general.architecture");
   Str known = {0};
   for (int i = 0; i < m->module->n_models; i++) {
     const ModelDecl *d = m->module->model[i];
-    for (int k = 0; k < d->n_gguf_archs; k++) {
-      str_addf(&known, known.n ? ", %s" : "%s", d->gguf_arch[k]);
-      if (!strcmp(d->gguf_arch[k], arch)) m->decl = d;
+    const char *const *name = gguf ? d->gguf_arch : d->hf_arch;
+    for (int k = 0; k < (gguf ? d->n_gguf_archs : d->n_hf_archs); k++) {
+      str_addf(&known, known.n ? ", %s" : "%s", name[k]);
+      if (strlen(name[k]) != arch.n || memcmp(name[k], arch.p, arch.n)) continue;
+      m->decl = d;
+      if (gguf) m->env.arch = name[k];
     }
   }
-  Err *e = m->decl ? NULL : err_new(ERR_UNSUPPORTED, "general.architecture is '%s'; models known: %s (add a text with --std DIR)", arch, known.p ? known.p : "none");
+  Str said = {0};
+  file_quote(arch.p, arch.n, &said);
+  Err *e = m->decl ? NULL : err_new(ERR_UNSUPPORTED, "%s is %s; models known: %s (add a text with --std DIR)", key, said.p, known.p ? known.p : "none");
   str_free(&known);
-  m->env.arch = arch;
+  str_free(&said);
   return e;
 }
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
 
 static Err *choose_context(Model *m) {
-  const char *key = arena_printf(m->arena, "%s.context_length", m->env.arch);
+  const char *key = m->env.arch ? arena_printf(m->arena, "%s.context_length", m->env.arch) : "max_position_embeddings";
   int64_t own = DEFAULT_CONTEXT;
   if (file_kv_find(m->weights, key)) TRY(file_kv_int(m->weights, key, 1, (int64_t)1 << 31, &own));
   m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
@@ -69,6 +89,9 @@ static Err *load_numbers(Model *m) {
   TRY(hyper_eval(&m->env, m->layer->count, &n));
   if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %g layers, expected 1 to %d", d->name, num_float(n), MAX_LAYERS);
   m->n_layers = n.i;
+  m->lhyper = ARENA_ARRAY(m->arena, Hyper, m->n_layers * m->layer->n_hypers + 1);
+  for (int l = 0; l < m->n_layers; l++) TRY(err_wrap(hyper_load_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers), "model %s", d->name));
+  hyper_layer(&m->env, NULL, -1, NULL);
   return NULL;
 }
 
@@ -110,7 +133,7 @@ static void drop_unread(const Section *s) {
 static Err *open_parts(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, find_format, m, &m->weights));
-  m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights};
+  m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
   TRY(choose_declaration(m));
   TRY(choose_context(m));
   TRY(choose_numbers(m));
@@ -138,7 +161,8 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
   Err *e = open_parts(m, path);
   if (e) {
     model_close(m);
-    return err_wrap(e, "%s", path);
+    bool told = err_kind(e) == ERR_USAGE || !strncmp(err_text(e), path, strlen(path)); /* an option's fault, or the path is named already */
+    return told ? e : err_wrap(e, "%s", path);
   }
   m->times.open_ns = os_now_ns() - t0;
   *out = m;

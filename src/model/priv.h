@@ -12,25 +12,33 @@
 typedef struct Num { bool is_int; int64_t i; double f; } Num;
 typedef struct Hyper { const char *name; bool is_array; Num num; float *array; int64_t n; } Hyper;
 typedef struct HyperEnv {
-  Arena *arena; const Module *module; const Weights *w; const char *arch;
+  Arena *arena; const Module *module; const Weights *w;
+  const char *arch;              /* what GGUF writes before keys; NULL: keys are as they are */
   int64_t context;
   Hyper *item; int n, cap;
-  struct { const char *name; Num num; } local[4]; int n_local;   /* loop variables and row numbers */
+  struct { const char *name; Num num; } local[4]; int n_local;   /* the layer's number, indices, row numbers */
+  const Model *model; int layer;                                 /* has(..) of a declared tensor; layer -1: none */
+  Hyper *of_layer; int n_of_layer;                               /* numbers of that layer */
 } HyperEnv;
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
+const char *hyper_name(HyperEnv *env, const char *pattern); /* a tensor's name: {x} is a number known here, as a layer's */
 Err *hyper_load(HyperEnv *env, const ModelDecl *d);
+Err *hyper_load_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *out); /* out[l->n_hypers] */
+void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers);  /* what a layer's expressions see from now on; l NULL: no layer */
 const Hyper *hyper_find(const HyperEnv *env, const char *name);
 double num_float(Num n);
 
 /* load.c: tensors. */
 typedef struct ModelTensor {
   const TensorDecl *decl;
+  const TensorSource *source;    /* the one that the file has */
   const FileTensor *file;        /* NULL: filled with a number, or another tensor's */
   FormatForm *form;
   int64_t dim[4]; int n_dims;
   const uint8_t *raw;            /* blocks as in the file, rows in file order */
   float *values;                 /* decoded, where the declaration says f32 */
   uint8_t *packed; int64_t packed_bytes;
+  bool absent;                   /* the file has none, and the declaration allows it */
   int same_as;                   /* index of the tensor whose bytes it shares, -1 */
   bool want_packed;
 } ModelTensor;
@@ -50,7 +58,8 @@ typedef struct Section {
 } Section;
 
 /* One run of a section's plan for one layer. */
-typedef struct Call { Section *section; int layer; void ***args; } Call; /* args[region][i] */
+typedef struct SeqArgs { void ***part; int n, cap; } SeqArgs;
+typedef struct Call { Section *section; int layer; void ***args; SeqArgs *seq; } Call; /* args[region][i]; seq[region].part[nth sequence][i] */
 
 /* spent.c: time under LUMEN_TRACE=time. */
 typedef struct SpentRow { const Kern *k; int64_t t_ns, n_calls, n_items; } SpentRow;
@@ -66,7 +75,7 @@ struct Model {
   Kerns *kerns; DevPool *pool;
   int n_threads;
   int64_t context; int chunk; int64_t n_vocab, n_layers;
-  const LayerDecl *layer;
+  const LayerDecl *layer; Hyper *lhyper;        /* [layer][n_hypers] */
   Tp *forms;                     /* formats analyzed once, shared by all sections */
   ModelTensor *tensor; int n_tensors;           /* global */
   ModelTensor *ltensor; int n_ltensors;         /* [layer][n_ltensors] */
@@ -79,13 +88,15 @@ struct Model {
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;
   DevClaim *claim; int n_claims;
+  struct Job *job; int cap_jobs;  /* of step.c */
   const float *logits; int64_t logits_stride;
   ModelTimes times;
   Spent spent[2];                /* steps of one token a sequence, of several */
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; Seq *next; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; bool huge; };
 
 Err *model_bind_tensors(Model *m);
+bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer); /* a declared one */
 Err *model_build_graph(Model *m);
 Err *model_load_weights(Model *m);
 Err *model_plan_memory(Model *m);

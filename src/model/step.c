@@ -5,8 +5,9 @@
 #include <string.h>
 #include "model/priv.h"
 
-typedef struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; int64_t t_ns; } Job; /* t_ns: only when traced */
-typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; Arena *arena; int64_t sym[16]; Spent *spent; } Step; /* spent: NULL unless traced */
+typedef struct Job Job;
+struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; int64_t t_ns; }; /* t_ns: only when traced */
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; Spent *spent; } Step; /* spent: NULL unless traced */
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 static void max_syms(const Model *m, int64_t *sym) {
@@ -88,6 +89,7 @@ static void add_call(Model *m, Section *s, int layer) {
   c->section = s;
   c->layer = layer;
   c->args = ARENA_ARRAY(m->arena, void **, s->plan->n_regions + 1);
+  c->seq = ARENA_ARRAY(m->arena, SeqArgs, s->plan->n_regions + 1);
   for (int r = 0; r < s->plan->n_regions; r++) {
     const TpRegion *rg = &s->plan->region[r];
     c->args[r] = ARENA_ARRAY(m->arena, void *, rg->n_args + 1);
@@ -189,10 +191,13 @@ static void step_thread(void *ctx, int thread, int n_threads) {
   }
 }
 
-static void **copy_args(Step *st, const TpRegion *rg, void **args) {
-  void **c = ARENA_ARRAY(st->arena, void *, rg->n_args + 1);
-  memcpy(c, args, sizeof(void *) * (size_t)rg->n_args);
-  return c;
+/* The argument table of one sequence's run of a region: made when a step first has that many sequences, kept for good. */
+static void **seq_args(Step *st, const Call *c, int region, int part) {
+  const TpRegion *rg = &c->section->plan->region[region];
+  SeqArgs *s = &c->seq[region];
+  while (s->n <= part) PUSH(st->m->arena, s->part, s->n, s->cap, ARENA_ARRAY(st->m->arena, void *, rg->n_args + 1));
+  memcpy(s->part[part], c->args[region], sizeof(void *) * (size_t)rg->n_args);
+  return s->part[part];
 }
 
 static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
@@ -200,14 +205,14 @@ static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
 }
 
 static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
-  PUSH(st->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
+  PUSH(st->m->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
 }
 
 /* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
-static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int64_t first_row) {
+static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int nth, int64_t first_row) {
   const Section *s = c->section;
   const TpRegion *rg = &s->plan->region[region];
-  void **args = copy_args(st, rg, c->args[region]);
+  void **args = seq_args(st, c, region, nth);
   int64_t sym[16];
   memcpy(sym, st->sym, sizeof sym);
   sym[0] = part->n_tokens;
@@ -232,7 +237,7 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     TRY(region_kernel(st->m, s, r, st->sym, &k));
     if (s->per_seq[r]) {
       int64_t row = 0;
-      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], row);
+      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], i, row);
     } else {
       set_syms(rg, c->args[r], st->sym);
       add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
@@ -299,10 +304,19 @@ static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
   for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
 }
 
+enum { HUGE_FROM = 1024 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
+
+static void seq_grow(Seq *s, int n_tokens) {
+  s->n_tokens += n_tokens;
+  if (s->huge || s->n_tokens < HUGE_FROM) return;
+  s->huge = true;
+  os_pages_make_huge(&s->state);
+}
+
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
   int64_t n_tokens;
   TRY(check_parts(m, part, n_parts, &n_tokens));
-  Step st = {.m = m, .arena = arena_new("step")};
+  Step st = {.m = m, .job = m->job, .cap_jobs = m->cap_jobs}; /* the list's memory is kept from step to step: a warm step allocates nothing */
   int64_t n_rows = set_inputs(m, part, n_parts);
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
@@ -310,9 +324,10 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
   if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);
-  arena_free(st.arena);
+  m->job = st.job;
+  m->cap_jobs = st.cap_jobs;
   if (e) return e;
-  for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
+  for (int i = 0; i < n_parts; i++) seq_grow(part[i].seq, part[i].n_tokens);
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;
   return NULL;

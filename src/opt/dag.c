@@ -145,6 +145,16 @@ static bool all_int(const Dag *d, const DxNode *n) {
   return true;
 }
 
+static bool fold_compare(DxOp op, float a, float b, bool *r) {
+  switch (op) {
+    case DXO_LT: *r = a < b; return true;
+    case DXO_LE: *r = a <= b; return true;
+    case DXO_GT: *r = a > b; return true;
+    case DXO_GE: *r = a >= b; return true;
+    default: return false;
+  }
+}
+
 static Dx fold(Dag *d, DxNode *n) {
   const DxNode *a = &d->node[n->arg[0]];
   int64_t r;
@@ -155,11 +165,22 @@ static Dx fold(Dag *d, DxNode *n) {
     if (op_type(d, n) == DT_BOOL) x = intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = r});
     return x;
   }
+  if (n->n_args == 2 && (n->op == DXO_LOR || n->op == DXO_LAND)) { /* a constant side decides, or leaves the other */
+    for (int i = 0; i < 2; i++) {
+      const DxNode *c = &d->node[n->arg[i]];
+      if (c->kind == DX_INT) return (c->ival != 0) == (n->op == DXO_LOR) ? n->arg[i] : n->arg[1 - i];
+    }
+  }
   if (n->op == DXO_TOF && a->kind == DX_INT) return dx_flt(d, (float)a->ival);
   if (n->op == DXO_NEG && a->kind == DX_INT) return dx_int(d, -a->ival);
   if (n->op == DXO_NEG && a->kind == DX_FLT) return dx_flt(d, -a->fval);
   if (n->op == DXO_LNOT && a->kind == DX_INT) return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = !a->ival});
   if (n->op == DXO_SQRT && a->kind == DX_FLT) return dx_flt(d, sqrtf(a->fval));
+  bool is;
+  const DxNode *b = &d->node[n->arg[n->n_args > 1 ? 1 : 0]];
+  if (n->n_args == 2 && a->kind == DX_FLT && b->kind == DX_FLT && fold_compare((DxOp)n->op, a->fval, b->fval, &is))
+    return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = is});
+  if (n->op == DXO_MUL && b->kind == DX_FLT && b->fval >= 1.0f && b->fval <= 1.0f) return n->arg[0];
   if (n->op == DXO_DIV && a->kind == DX_FLT && d->node[n->arg[1]].kind == DX_FLT) return dx_flt(d, a->fval / d->node[n->arg[1]].fval);
   if (n->n_args == 2 && a->type == DT_INT) return simplify_int2(d, (DxOp)n->op, n->arg[0], n->arg[1]);
   return 0;

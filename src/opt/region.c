@@ -285,12 +285,22 @@ static int64_t region_cost(const Planner *pl, const TpRegion *r, int n_par) {
   return c;
 }
 
-/* The parallel axes region r would have with statement t in it; 0: it may not join. */
+static bool writes_state(const Planner *pl, const TpStmt *t) { return pl->p->buf[root(pl->p, t->buf)].role == BUF_STATE; }
+
+static bool region_writes_state(const Planner *pl, const TpRegion *r) {
+  for (int i = 0; i < r->n_stmts; i++) if (writes_state(pl, &pl->p->stmt[r->stmt[i]])) return true;
+  return false;
+}
+
+/* The parallel axes region r would have with statement t in it; 0: it may not join. What has nothing to do with a region that stores to a
+   state stays out of it: sooner or later it meets who reads that state, at places that are not the item's, and would be torn in two. */
 static int join_par(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
   int most = common_prefix(r, t);
+  bool stores = region_writes_state(pl, r) && !writes_state(pl, t);
   for (int n = most; n >= 1; n--) {
     bool depends;
     if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n)) continue;
+    if (stores && !depends) continue;
     bool light = region_cost(pl, r, n) + item_cost(pl, t, n) <= MAX_SHRINK_COST;
     if (n < r->n_par && !light) continue;
     if (n < max_par(t) && item_cost(pl, t, n) > MAX_SHRINK_COST) continue; /* t would lose its own parallelism */

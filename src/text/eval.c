@@ -480,7 +480,9 @@ bool text_contains(Render *r, Val c, Val item, bool *ok) {
   if (!text_iterate(r, c, &items, &n)) { *ok = false; return false; }
   for (int i = 0; i < n; i++) {
     if (!text_render_room(r, 0, 1)) { *ok = false; return false; }
-    if (val_equal(items[i], item)) return true;
+    if (!val_equal(items[i], item)) continue;
+    if (c.kind == V_ITER) c.u.it->at = (int)(items - c.u.it->items) + i + 1; /* the rest can still be read */
+    return true;
   }
   return false;
 }
@@ -817,6 +819,7 @@ static bool loop_filter(Render *r, const Node *n, Scope *s, Val **items, int *n_
 static Flow loop_run(Render *r, const Node *n, Val iterable, Scope *s, int depth) {
   Val *items;
   int n_items;
+  bool completed = false;
   if ((r->depth += 4) > TEMPLATE_MAX_DEPTH) { val_fail(r, ERR_LIMIT, "loops nested too deep"); return FLOW_FAIL; }
   if (!text_iterate(r, iterable, &items, &n_items)) return FLOW_FAIL;
   if (n->c && !loop_filter(r, n, s, &items, &n_items)) return FLOW_FAIL;
@@ -830,9 +833,10 @@ static Flow loop_run(Render *r, const Node *n, Val iterable, Scope *s, int depth
     Flow f = run(r, n->list, n->n, inner);
     if (f == FLOW_FAIL) return f;
     if (f == FLOW_BREAK) break;
+    completed |= f == FLOW_ON;
   }
   r->depth -= 4;
-  return n_items ? FLOW_ON : run(r, n->list2, n->n2, scope_new(r, s));
+  return completed ? FLOW_ON : run(r, n->list2, n->n2, scope_new(r, s)); /* Jinja's else: no round was run to its end */
 }
 
 static Flow run_if(Render *r, const Node *n, Scope *s) {

@@ -197,6 +197,8 @@ METHOD_FN(m_rstrip) { UNUSED_ARGS; return text_str_strip(r, self, arg[0], 2); }
 /* Splitting and joining. */
 static void push_str(Render *r, Val list, const char *p, size_t n, bool safe) { val_push(r->arena, list, str_new(r, p, n, safe)); }
 
+static const char *find_first(const char *p, size_t n, const char *sub, size_t k) { return k == 1 ? memchr(p, sub[0], n) : memmem(p, n, sub, k); }
+
 /* memmem is linear, a naive search from the end is not: long needles are searched in the mirrored text. */
 static const char *find_last(const char *p, size_t n, const char *sub, size_t k) {
   if (k > n) return NULL;
@@ -229,7 +231,7 @@ static Val split_on(Render *r, Val s, Val sep, int64_t max, bool right) {
   size_t k = sep.u.s->n;
   if (!k) return val_fail(r, ERR_FORMAT, "empty separator");
   for (; max != 0 && !r->err; max--) {
-    hit = right ? find_last(p, (size_t)(end - p), sep.u.s->p, k) : memmem(p, (size_t)(end - p), sep.u.s->p, k);
+    hit = right ? find_last(p, (size_t)(end - p), sep.u.s->p, k) : find_first(p, (size_t)(end - p), sep.u.s->p, k);
     if (!hit) break;
     if (right) { push_str(r, out, hit + k, (size_t)(end - hit) - k, s.u.s->safe); end = hit; }
     else { push_str(r, out, p, (size_t)(hit - p), s.u.s->safe); p = hit + k; }
@@ -392,7 +394,7 @@ METHOD_FN(m_count) {
   size_t k = arg[0].u.s->n;
   if (w.past) return val_int(r->arena, 0);
   if (!k) return val_int(r->arena, (Int128)text_utf8_count(w.p, w.n) + 1);
-  for (const char *p = w.p, *end = w.p + w.n, *hit; (hit = memmem(p, (size_t)(end - p), STR_OF(arg[0]))) != NULL; p = hit + k) n++;
+  for (const char *p = w.p, *end = w.p + w.n, *hit; (hit = find_first(p, (size_t)(end - p), STR_OF(arg[0]))) != NULL; p = hit + k) n++;
   return val_int(r->arena, n);
 }
 
@@ -420,7 +422,7 @@ Val text_str_replace(Render *r, Val s, Val old, Val with, int64_t count) {
   size_t k = old.u.s->n;
   s.u.s->safe && !with.u.s->safe ? text_escape(&safe_with, STR_OF(with)) : str_add_n(&safe_with, STR_OF(with));
   while (count != 0) {
-    const char *hit = k ? memmem(p, (size_t)(end - p), old.u.s->p, k) : p;
+    const char *hit = k ? find_first(p, (size_t)(end - p), old.u.s->p, k) : p;
     if (!hit || out.n > TEMPLATE_MAX_OUTPUT) break;
     str_add_n(&out, p, (size_t)(hit - p));
     str_add_n(&out, safe_with.p, safe_with.n);

@@ -210,10 +210,27 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
   if (v->unk >= 0) text_ids_add(out, v->unk);
 }
 
+/* Length of the first word of p[n]: up to the next mark that does not follow a mark. */
+static size_t word_len(const char *p, size_t n) {
+  static const char mark[] = "\xE2\x96\x81";
+  for (size_t i = 1; i + 3 <= n; i++) {
+    const char *hit = memchr(p + i, mark[0], n - i - 2);
+    if (!hit) return n;
+    i = (size_t)(hit - p);
+    if (!memcmp(hit, mark, 3) && !(i >= 3 && !memcmp(hit - 3, mark, 3))) return i;
+  }
+  return n;
+}
+
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   if (!n) return;
   switch (v->model) {
-    case MODEL_BPE: bpe(v, s, p, n, out); break;
+    case MODEL_BPE:
+      for (size_t k; n; p += k, n -= k) {
+        k = v->cut_at_mark ? word_len(p, n) : n;
+        bpe(v, s, p, k, out);
+      }
+      break;
     case MODEL_UNIGRAM: unigram(v, s, p, n, out); break;
     case MODEL_WORDPIECE: wordpiece(v, p, n, out); break;
   }

@@ -119,6 +119,7 @@ struct TextVocab {
   ModelKind model;
   bool byte_level, byte_fallback, fuse_unk, ignore_merges, by_rank; /* by_rank: a merge is any pair whose join is a token */
   uint32_t max_piece;                /* bytes */
+  bool cut_at_mark;                  /* no token goes on past a word and into the next word's mark: words can be merged one by one */
   MergeMap merges;
   int32_t byte_id[256];
   int unk, bos, eos;

@@ -156,7 +156,7 @@ static void spans_regex(Arena *a, Matcher *m, const Regex *re, const char *p, si
 static void spans_literal(Arena *a, const Step *s, const char *p, size_t n, Spans *out) {
   size_t prev = 0;
   for (size_t at = 0; s->n_text && at + s->n_text <= n;) {
-    const char *hit = memmem(p + at, n - at, s->text, s->n_text);
+    const char *hit = s->n_text == 1 ? memchr(p + at, s->text[0], n - at) : memmem(p + at, n - at, s->text, s->n_text);
     if (!hit) break;
     at = (size_t)(hit - p);
     if (at > prev) PUSH(a, out->p, out->n, out->cap, (Span){prev, at, false});

@@ -263,10 +263,18 @@ static Err *index_added(TextVocab *v) {
   return NULL;
 }
 
+/* Does a piece hold SentencePiece's mark behind something else? */
+static bool mark_inside(const char *p, size_t n) {
+  for (size_t i = 1; i + 3 <= n; i++)
+    if (!memcmp(p + i, "\xE2\x96\x81", 3) && !(i >= 3 && !memcmp(p + i - 3, "\xE2\x96\x81", 3))) return true;
+  return false;
+}
+
 Err *text_vocab_finish(TextVocab *v) {
   if (!v->by_text.slot) TRY(text_vocab_index_text(v));
   map_init(v, &v->by_piece);
   v->max_piece = 0;
+  v->cut_at_mark = v->model == MODEL_BPE && !v->byte_level && !v->ignore_merges;
   double worst = 0;
   for (int i = 0; i < v->n_tokens; i++) {
     Tok *t = &v->tok[i];
@@ -274,10 +282,12 @@ Err *text_vocab_finish(TextVocab *v) {
     if (!t->in_model || !t->n_piece) continue;
     map_put(v, &v->by_piece, true, i);
     v->max_piece = MAX(v->max_piece, t->n_piece);
+    if (v->cut_at_mark && mark_inside(t->piece, t->n_piece)) v->cut_at_mark = false;
     worst = MIN(worst, (double)t->score);
     if (v->model == MODEL_UNIGRAM) text_trie_put(&v->trie, t->piece, t->n_piece, i);
   }
   v->unk_score = worst - 10;
+  if (text_map_find(v, &v->by_piece, true, "\xE2\x96\x81", 3) < 0) v->cut_at_mark = false;
   if (v->byte_level)
     for (int b = 0; b < 256; b++) {
       char c = (char)b;

