@@ -141,11 +141,11 @@ static Err *field_values(FmtEval *s, FieldOut *out, int *n) {
 static void load_block(Enc *c, IrRef x, IrRef tile) {
   Emit *e = c->e;
   IrBuild *b = &e->b;
-  int64_t row = 4 * (int64_t)c->f->block;
+  int64_t row = 4 * c->f->decl->block;
   IrRef offs = ir_op2(b, IR_mul, ir_iota(b, 16), splat_i(c, row));
   IrRef base = ir_padd(b, x, lin_value(e, lin_ref(tile, ENCODE_TILE * row)));
   Loop l;
-  loop_begin(e, &l, ir_const_i(b, IR_T_i64, c->f->block), true, NULL, 0);
+  loop_begin(e, &l, ir_const_i(b, IR_T_i64, c->f->decl->block), true, NULL, 0);
   IrRef v = ir_gather(b, IR_M_f32, IR_T_f32x16, ir_padd(b, base, lin_value(e, lin_ref(l.iv, 4))), offs, 0);
   Lin to = lin_ref(l.iv, 64);
   to.k = c->x_off;
@@ -158,7 +158,7 @@ static void store_fields(Enc *c, const FieldOut *f, int n, IrRef blocks, IrRef t
   IrBuild *b = &e->b;
   Loop l;
   loop_begin(e, &l, ir_const_i(b, IR_T_i64, ENCODE_TILE), true, NULL, 0);
-  IrRef at = ir_padd(b, blocks, lin_value(e, lin_add(e, lin_ref(tile, (int64_t)ENCODE_TILE * c->f->n_bytes), lin_ref(l.iv, c->f->n_bytes))));
+  IrRef at = ir_padd(b, blocks, lin_value(e, lin_add(e, lin_ref(tile, ENCODE_TILE * c->f->decl->n_bytes), lin_ref(l.iv, c->f->decl->n_bytes))));
   for (int i = 0; i < n; i++) {
     int bytes = ir_mem_bytes[f[i].mem];
     bool half = f[i].mem == IR_M_f16 || f[i].mem == IR_M_bf16;
@@ -183,7 +183,7 @@ Err *lower_encode(Arena *a, const Module *m, FormatForm *form, const char *name,
   Enc *c = ARENA_NEW(a, Enc);
   Emit *e = emit_new(a, name, &args, &first, &last);
   *c = (Enc){.e = e, .d = form->dag, .f = form, .memo = ARENA_ARRAY(a, IrRef, form->dag->n), .x_off = 64, .half_off = 0};
-  c->out_off = c->x_off + 64 * (int64_t)form->block;
+  c->out_off = c->x_off + 64 * decl->block;
   *scratch_bytes = c->out_off + 64 * (int64_t)n;
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef x = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), blocks = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);

@@ -176,6 +176,28 @@ static void find_integer(FormatForm *f) {
   f->integer = f->group % 4 == 0 && f->chunk % 4 == 0 && (f->chunk % f->group == 0 || f->group % f->chunk == 0);
 }
 
+/* Small blocks are taken several at a time, so that 32 elements lie together. */
+typedef struct Shift { Dag *d; int64_t by; } Shift;
+static Dx shift_field(void *ctx, Dx x) {
+  const Shift *s = ctx;
+  DxNode n = s->d->node[x];
+  if (n.kind != DX_FIELD) return 0;
+  n.ival += s->by;
+  return dx_node(s->d, n);
+}
+
+static void widen(FormatForm *f, Arena *a) {
+  int n = 32 / f->block;
+  Dx *x = ARENA_ARRAY(a, Dx, 32);
+  for (int k = 0; k < n; k++) {
+    Shift s = {f->dag, (int64_t)k * f->n_bytes};
+    for (int i = 0; i < f->block; i++) x[k * f->block + i] = dx_rewrite(f->dag, f->x[i], shift_field, &s);
+  }
+  f->x = x;
+  f->n_bytes *= n;
+  f->block = 32;
+}
+
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
   FmtEval *s = ARENA_NEW(a, FmtEval);
@@ -192,6 +214,7 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   const DxNode *n = &f->dag->node[f->x[0]];
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
+  if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
   f->chunk = f->block % 32 == 0 ? 32 : f->block;
   if (!find_leaves(f, a)) keep_value(f);
   find_integer(f);

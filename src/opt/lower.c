@@ -466,9 +466,9 @@ Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn
   emit_tables(e, f, args, ptr);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
-  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));
-  for (int i = 0; i < f->block; i++) {
-    Lin to = lin_ref(block, 4 * f->block);
+  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->decl->n_bytes)));
+  for (int i = 0; i < (int)f->decl->block; i++) {
+    Lin to = lin_ref(block, 4 * f->decl->block);
     to.k = 4 * i;
     emit_store_at(e, IR_M_f32, out, to, emit_block_value(e, f, f->x[i], base, 0, lin_const(0)), 0);
   }

@@ -80,7 +80,7 @@ typedef struct FormatForm {
   Dag *dag;
   bool plain;               /* one element a block, its value a stored number: memory of kind `mem` */
   IrMem mem;
-  int block, n_bytes;
+  int block, n_bytes;       /* the declaration's, or as many small blocks as make 32 elements */
   Dx *x;                    /* [block] value of element i over DX_FIELD */
   Dx value;                 /* the same over DX_LEAF, one expression for all elements; 0: no canonical form (value is kept as f32) */
   PackLeaf *leaf; int n_leaves;
@@ -185,9 +185,9 @@ int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t 
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
-/* decode: args[0] blocks, args[1] f32 out; items: blocks. Values exactly as the text says. */
+/* decode: args[0] blocks, args[1] f32 out; items: blocks as declared. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
-/* encode.c: encode: args[0] f32, args[1] blocks (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
+/* encode.c: encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
    format's encode says; ERR_UNSUPPORTED when it says nothing. Adds the tables it uses to the form's. */
 enum { ENCODE_TILE = 16 };
 Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out, int64_t *scratch_bytes);
