@@ -514,6 +514,32 @@ Err *kern_data_compare(const KernData *want, const KernData *got) {
   return n_numbers ? NULL : err_new(ERR_FORMAT, "%s: there is no number among the results", want->spec->text);
 }
 
+static Err *check_set(const KernSpec *s, Kerns *k, const KernData *want, uint64_t seed, DevPool *pool, int *n_runs) {
+  Err *e = NULL;
+  for (int shape = 0; !e && shape <= KERN_N_SHAPES; shape++) { /* the last: as a model would run it, on all threads */
+    KernData *got = NULL;
+    if (shape == KERN_ONE && s->tp->n_syms && s->sym[0] > 1) continue;
+    e = kern_data_new(s, seed, &got);
+    if (!e) e = kern_data_prepare(got, k, (KernShape)shape);
+    if (!e) e = kern_data_run(got, shape == KERN_N_SHAPES ? pool : NULL);
+    if (!e) e = kern_data_compare(want, got);
+    kern_data_free(got);
+    ++*n_runs;
+  }
+  return err_wrap(e, "%s", kern_target(k)->name);
+}
+
+Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs) {
+  KernData *want;
+  int n = 0;
+  TRY(kern_data_new(s, seed, &want));
+  Err *e = kern_data_interp(want);
+  for (int i = 0; !e && i < n_sets; i++) e = check_set(s, set[i], want, seed, pool, &n);
+  kern_data_free(want);
+  if (n_runs) *n_runs += n;
+  return e;
+}
+
 /* ---- work ---------------------------------------------------------------------------------------------------------- */
 static bool has_product(const KernData *d, Dx x, int axis) {
   const DxNode *n = &d->dag->node[x];

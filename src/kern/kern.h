@@ -88,6 +88,8 @@ int kern_data_n_jobs(const KernData *d);                               /* region
 const Kern *kern_data_kern(const KernData *d, int job, int64_t *n_items);
 /* NULL: every result is the same bit for bit (any NaN is any NaN), nothing outside results was touched. Fails: ERR_FORMAT, says where. */
 Err *kern_data_compare(const KernData *want, const KernData *got);
+/* All of it for one shape and seed: the oracle against sets for several targets, with every schedule. n_runs, which may be NULL, grows by the runs done. */
+Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs);
 /* The work of one run, counted from the plan's statements. */
 typedef struct KernWork { double int_madds, f32_madds; double n_bytes; double weight_bytes; } KernWork; /* multiply-adds inside reductions; bytes of all operands, once each */
 KernWork kern_data_work(const KernData *d);

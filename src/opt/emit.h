@@ -40,6 +40,7 @@ Lin lin_scale(Lin a, int64_t c);
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte);
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);

@@ -87,14 +87,29 @@ static void keep_value(FormatForm *f) {
   f->chunk = 1;
 }
 
-static bool find_leaves(FormatForm *f, Arena *a) {
+/* f32(a + b) as f32(a) + f32(b), the same value while all three fit in 24 bits: a code beside a shared integer (a zero point) becomes two leaves. */
+static Dx split_sum(void *ctx, Dx x) {
+  Dag *d = ctx;
+  const DxNode n = d->node[x];
+  if (n.kind != DX_OP || n.op != DXO_TOF) return 0;
+  const DxNode sum = d->node[n.arg[0]];
+  if (sum.kind != DX_OP || (sum.op != DXO_ADD && sum.op != DXO_SUB) || d->node[sum.arg[0]].kind == DX_INT || d->node[sum.arg[1]].kind == DX_INT) return 0;
+  for (int i = 0; i < 2; i++) {
+    DxRange r = dx_range(d, sum.arg[i], NULL);
+    if (r.lo < -(1 << 22) || r.hi > 1 << 22) return 0;
+  }
+  Dx a = dx_rewrite(d, dx_op1(d, DXO_TOF, sum.arg[0]), split_sum, d);
+  return dx_op2(d, (DxOp)sum.op, a, dx_rewrite(d, dx_op1(d, DXO_TOF, sum.arg[1]), split_sum, d));
+}
+
+static bool find_leaves(FormatForm *f, Arena *a, const Dx *x) {
   Leafs first = {.d = f->dag};
-  f->value = leafify(&first, f->x[0], false);
+  f->value = leafify(&first, x[0], false);
   f->n_leaves = first.n;
   for (int s = 0; s < first.n; s++) f->leaf[s].at = ARENA_ARRAY(a, Dx, f->block);
   for (int i = 0; i < f->block; i++) {
     Leafs l = {.d = f->dag};
-    if (leafify(&l, f->x[i], false) != f->value || l.n != first.n || l.over) return false;
+    if (leafify(&l, x[i], false) != f->value || l.n != first.n || l.over) return false;
     for (int s = 0; s < l.n; s++) f->leaf[s].at[i] = l.at[s];
   }
   f->code = -1;
@@ -216,7 +231,11 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
   if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
   f->chunk = f->block % 32 == 0 ? 32 : f->block;
-  if (!find_leaves(f, a)) keep_value(f);
+  if (!find_leaves(f, a, f->x)) {
+    Dx *y = ARENA_ARRAY(a, Dx, f->block);
+    for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
+    if (!find_leaves(f, a, y)) keep_value(f);
+  }
   find_integer(f);
   *out = f;
   return NULL;

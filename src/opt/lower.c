@@ -115,6 +115,29 @@ static void lane_step(Emit *e, const TpStmt *t, int axis, Lin first, int n_lanes
   emit_forget_axis(e, mark, axis);
 }
 
+/* Rows of a file end where they end: no vector may reach past them. */
+static bool reads_raw(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  if (n->kind == DX_WGT && e->p->buf[n->ival].raw) return true;
+  for (int i = 0; i < n->n_args; i++) if (reads_raw(e, n->arg[i])) return true;
+  return false;
+}
+
+static void lane_rest(Emit *e, const TpStmt *t, int axis, int64_t first, int64_t end) {
+  if (!reads_raw(e, t->rhs)) {
+    lane_step(e, t, axis, lin_const(first), (int)(end - first));
+    return;
+  }
+  e->lane_axis = -1;
+  e->lanes = 1;
+  for (int64_t i = first; i < end; i++) {
+    int mark = emit_mark(e);
+    e->axis[axis] = lin_const(i);
+    store_target(e, t, emit(e, t->rhs), 0);
+    emit_forget_axis(e, mark, axis);
+  }
+}
+
 static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
@@ -133,7 +156,7 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
     lane_step(e, t, axis, lin_ref(l.iv, FULL_LANES), 0);
     loop_end(e, &l, NULL);
   }
-  if (fixed && ext % FULL_LANES) lane_step(e, t, axis, lin_const(ext / FULL_LANES * FULL_LANES), (int)(ext % FULL_LANES));
+  if (fixed && ext % FULL_LANES) lane_rest(e, t, axis, ext / FULL_LANES * FULL_LANES, ext);
   e->lane_axis = -1;
   e->lanes = 1;
 }

@@ -176,6 +176,7 @@ typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int prefetch_bytes;       /* packed weights are asked for this far ahead; 0: not at all */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;

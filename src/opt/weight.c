@@ -124,7 +124,12 @@ static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) 
   PackLayout l = format_layout(form_of(e, buf), buf_K(e, buf));
   Lin byte = lin_add(e, in_tile, lin_ref(e->tile, l.tile_bytes));
   if (e->sub) byte = lin_add(e, byte, lin_ref(e->sub, (int64_t)e->lanes * row_bytes));
-  return emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
+  IrRef before = e->fn->n_ins, v = emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
+  if (e->s.prefetch_bytes && v >= before) { /* tiles follow each other in memory: what lies ahead is what comes next, in the next tile too */
+    byte.k += e->s.prefetch_bytes;
+    emit_prefetch_at(e, buf_base(e, buf), byte);
+  }
+  return v;
 }
 
 /* Four codes of each row: one byte each, as i32 lanes. */
@@ -251,6 +256,9 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const FormatForm *f = form_of(e, (int)w.ival);
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
   for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  /* Integer sums may be split: few rows would leave one long chain of dependent products, which the machine cannot look past. */
+  int n_part = e->n_rows >= 3 ? 1 : (int)MIN(len / 8, 4 / e->n_rows);
+  IrRef part[4] = {0}, zero = ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
   Lin saved = e->axis[axis];
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
@@ -261,9 +269,11 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     for (int k = 0; k < r.n; k++) {
       e->row = k;
       IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args));
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
+      IrRef *acc = q / 4 % MAX(n_part, 1) == 0 ? &r.v[k] : &part[(q / 4 % n_part - 1) * r.n + k];
+      *acc = ir_dot4(&e->b, *acc ? *acc : zero, u, ir_splat(&e->b, s, e->lanes), f->code_max);
     }
   }
+  for (int i = 1; i < n_part; i++) for (int k = 0; k < r.n; k++) r.v[k] = ir_op2(&e->b, IR_add, r.v[k], part[(i - 1) * r.n + k]);
   e->row = 0;
   e->axis[axis] = saved;
   *out = r;
