@@ -245,21 +245,54 @@ void format_table_args(const FormatForm *f, void **args) {
   for (int i = 0; i < f->dag->n_tabs; i++) args[FORMAT_ARG_TABLES + i] = (void *)(uintptr_t)f->dag->tab[i].data;
 }
 
-PackLayout format_layout(const FormatForm *f, int64_t K) {
-  PackLayout l = {.K = K};
+static int64_t leaf_per(const FormatForm *f, int s) { return s == f->code ? f->chunk : f->leaf[s].gran; }
+
+static int64_t lcm64(int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  while (y) { int64_t r = x % y; x = y; y = r; }
+  return a / x * b;
+}
+
+/* Bytes of the header's or the subunit's scales over n elements, and where each stands. */
+static int64_t place_scales(const FormatForm *f, bool header, int64_t n, PackLayout *l) {
+  int64_t at = 0;
   for (int s = 0; s < f->n_leaves; s++) {
-    const PackLeaf *lf = &f->leaf[s];
-    int64_t per = lf->gran;
-    if (s == f->code) {
-      per = f->chunk;
-      for (int i = 0; i < lf->n_planes; i++) {
-        int quads = f->chunk / 4, slots = 8 / lf->plane_bits[i];
-        l.leaf_stride[s] += (quads + slots - 1) / slots * 64;
-      }
-    } else l.leaf_stride[s] = PACK_ROWS * ir_mem_bytes[lf->mem];
-    l.leaf_off[s] = l.tile_bytes;
-    l.tile_bytes += ROUND_UP((K + per - 1) / per * l.leaf_stride[s], 64);
+    if (s == f->code || l->in_header[s] != header) continue;
+    l->leaf_off[s] = at;
+    l->leaf_stride[s] = PACK_ROWS * ir_mem_bytes[f->leaf[s].mem];
+    at += n / f->leaf[s].gran * l->leaf_stride[s];
   }
+  return at;
+}
+
+PackLayout format_layout(const FormatForm *f, int64_t K) {
+  PackLayout l = {.K = K, .unit = 1, .sub = f->code >= 0 ? f->chunk : 1};
+  int64_t codes = 0, scales, pad, least = f->block;
+  for (int s = 0; s < f->n_leaves; s++) {
+    l.unit = lcm64(l.unit, leaf_per(f, s));
+    if (s != f->code) least = MIN(least, f->leaf[s].gran);
+  }
+  l.sub = f->code >= 0 ? lcm64(l.sub, least) : l.unit;
+  for (int s = 0; s < f->n_leaves; s++) l.in_header[s] = leaf_per(f, s) > l.sub;
+  for (int i = 0; f->code >= 0 && i < f->leaf[f->code].n_planes; i++) {
+    int quads = f->chunk / 4, slots = 8 / f->leaf[f->code].plane_bits[i];
+    codes += (quads + slots - 1) / slots * 64;
+  }
+  for (int doubled = 0;; doubled++, l.sub *= 2) { /* vectors of codes stand on 64 bytes; at most a thirtieth is lost to that */
+    scales = place_scales(f, false, l.sub, &l);
+    pad = f->code >= 0 ? ROUND_UP(scales, 64) - scales : 0;
+    l.sub_bytes = scales + pad + (f->code >= 0 ? l.sub / f->chunk * codes : 0);
+    if (pad * 30 <= l.sub_bytes || doubled == 2) break;
+  }
+  if (f->code >= 0) {
+    l.leaf_off[f->code] = scales + pad;
+    l.leaf_stride[f->code] = codes;
+  }
+  l.unit = lcm64(l.unit, l.sub);
+  l.header_bytes = place_scales(f, true, l.unit, &l);
+  if (f->code >= 0) l.header_bytes = ROUND_UP(l.header_bytes, 64);
+  l.unit_bytes = l.header_bytes + l.unit / l.sub * l.sub_bytes;
+  l.tile_bytes = ROUND_UP((K + l.unit - 1) / l.unit * l.unit_bytes, 64);
   return l;
 }
 

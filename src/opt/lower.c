@@ -394,7 +394,7 @@ int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64
 }
 
 /* ---- packing and decoding ------------------------------------------------------------------------------------------ */
-static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
+static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
   const PackLeaf *lf = &f->leaf[f->code];
   int quads = f->chunk / 4;
   IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
@@ -407,7 +407,6 @@ static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, I
       word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
     }
   }
-  to.k += l.leaf_off[f->code] + (int64_t)chunk * l.leaf_stride[f->code];
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
     for (int v = 0; v < n_vec; v++, to.k += 64) {
@@ -461,15 +460,12 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];
     int per = s == f->code ? f->chunk : lf->gran;
-    Lin to = lin_add(e, tile_at, lin_ref(blocks.iv, f->block / per * l.leaf_stride[s]));
     for (int g = 0; g < f->block / per; g++) {
-      if (s == f->code) {
-        pack_codes(e, f, l, base, offs, out, to, g);
-        continue;
-      }
-      Lin at = to;
-      at.k += l.leaf_off[s] + g * l.leaf_stride[s];
-      pack_leaf(e, f, lf, base, offs, out, at, g * per);
+      Lin k = lin_ref(blocks.iv, f->block);
+      k.k = g * per;
+      Lin to = lin_add(e, tile_at, emit_leaf_byte(e, f, &l, s, k));
+      if (s == f->code) pack_codes(e, f, base, offs, out, to, g);
+      else pack_leaf(e, f, lf, base, offs, out, to, g * per);
     }
   }
   loop_end(e, &blocks, NULL);

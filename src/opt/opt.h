@@ -97,9 +97,17 @@ void format_table_args(const FormatForm *f, void **args);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
-/* Packed tensor: tiles of 16 rows, each tile one stretch of memory: per leaf an array over K. */
+/* Packed tensor: tiles of 16 rows, one behind the other. */
 enum { PACK_ROWS = 16, MAX_LEAVES = 12 };
-typedef struct PackLayout { int64_t K; int64_t leaf_off[MAX_LEAVES]; int64_t leaf_stride[MAX_LEAVES]; int64_t tile_bytes; } PackLayout; /* leaf_stride: bytes per gran (gran 1: per chunk) */
+/* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
+   share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
+typedef struct PackLayout {
+  int64_t K, unit, unit_bytes, tile_bytes;    /* unit, sub: elements */
+  int64_t sub, sub_bytes, header_bytes;
+  bool in_header[MAX_LEAVES];
+  int64_t leaf_off[MAX_LEAVES];               /* within the header or a subunit */
+  int64_t leaf_stride[MAX_LEAVES];            /* bytes per gran, of codes per chunk */
+} PackLayout;
 PackLayout format_layout(const FormatForm *f, int64_t K);
 
 /* ---- inst.c: a program of statements --------------------------------------------------------------------------------- */
@@ -176,7 +184,6 @@ typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
-  int prefetch_bytes;       /* packed weights are asked for this far ahead; 0: not at all */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
