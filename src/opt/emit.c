@@ -65,7 +65,7 @@ IrRef lin_value(Emit *e, Lin l) {
 static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
 
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
-static Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
+Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
   for (int i = 0; i < l.n; i++) g = gcd64(g, l.t[i].c);
   l.lane = 0;
@@ -466,6 +466,19 @@ static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
   return acc;
 }
 
+static bool find_reduction(Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_RED) return true;
+  if (!dag_walk_first(d, x)) return false;
+  for (int i = 0; i < n->n_args; i++) if (find_reduction(d, n->arg[i])) return true;
+  return false;
+}
+
+static bool has_reduction(Dag *d, Dx x) {
+  dag_walk_begin(d);
+  return find_reduction(d, x);
+}
+
 /* One accumulator per row (and lane), increasing order. */
 static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
@@ -476,7 +489,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
-  if (fixed && unit < UNROLL && vec) unit = ROUND_UP(UNROLL, unit);
+  if (fixed && unit < UNROLL && vec && !has_reduction(e->d, n.arg[1])) unit = ROUND_UP(UNROLL, unit); /* a body with a sum of its own is long enough */
   if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
