@@ -48,10 +48,114 @@ static int granularity(const Dx *at, int block) {
   return 1;
 }
 
-static void planes(PackLeaf *l) {
-  static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
+/* ---- codes with few values ----------------------------------------------------------------------------------------- */
+enum { MAX_VALUES = 16 };
+typedef struct ValueSet { int n; int64_t v[4 * MAX_VALUES]; } ValueSet;
+
+static bool set_add(ValueSet *s, int64_t v) {
+  for (int i = 0; i < s->n; i++) if (s->v[i] == v) return true;
+  if (s->n == (int)COUNT_OF(s->v)) return false;
+  s->v[s->n++] = v;
+  return true;
+}
+
+static bool values_of(const Dag *d, Dx x, ValueSet *out);
+
+static bool op_values(const Dag *d, const DxNode *n, ValueSet *out) {
+  ValueSet a = {0}, b = {0};
+  bool cond = n->op == DXO_COND, ok = true;
+  if (n->op != DXO_ADD && n->op != DXO_SUB && n->op != DXO_MUL && !cond) return false;
+  if (!values_of(d, n->arg[cond], &a) || !values_of(d, n->arg[cond + 1], &b)) return false;
+  for (int i = 0; cond && i < a.n; i++) ok = ok && set_add(out, a.v[i]);
+  for (int k = 0; cond && k < b.n; k++) ok = ok && set_add(out, b.v[k]);
+  for (int i = 0; !cond && i < a.n; i++)
+    for (int k = 0; k < b.n; k++) ok = ok && set_add(out, n->op == DXO_MUL ? a.v[i] * b.v[k] : n->op == DXO_ADD ? a.v[i] + b.v[k] : a.v[i] - b.v[k]);
+  return ok;
+}
+
+/* Every value an int may have, perhaps some more; false: too many to tell. */
+static bool values_of(const Dag *d, Dx x, ValueSet *out) {
+  const DxNode *n = &d->node[x];
+  ValueSet s = *out;
+  DxRange r = dx_range(d, x, NULL);
+  if (n->kind == DX_TAB) {
+    const TableDecl *t = d->tab[n->ival].decl;
+    DxRange at = dx_range(d, n->arg[0], NULL);
+    for (int64_t i = at.lo; i <= at.hi; i++) if (!set_add(out, (int64_t)t->value[i])) return false;
+    return true;
+  }
+  if (n->kind == DX_OP && op_values(d, n, &s)) {
+    *out = s;
+    return true;
+  }
+  if (r.hi - r.lo >= (int64_t)COUNT_OF(out->v)) return false;
+  for (int64_t v = r.lo; v <= r.hi; v++) if (!set_add(out, v)) return false;
+  return true;
+}
+
+static int bits_of(int64_t most) {
   int bits = 1;
-  while ((l->hi - l->lo) >> bits) bits++;
+  while (most >> bits) bits++;
+  return bits;
+}
+
+static int byte_table(FormatForm *f, const char *what, const double *value, int n) {
+  Arena *a = f->dag->arena;
+  TableDecl *t = ARENA_NEW(a, TableDecl);
+  *t = (TableDecl){.name = arena_printf(a, "%s.%s", f->decl->name, what), .elt = "u8", .value = ARENA_ARRAY(a, double, n), .n_values = n};
+  memcpy(t->value, value, sizeof *value * (size_t)n);
+  return dx_table(f->dag, t);
+}
+
+/* All codes are the same small table's: what is stored is the index the text has. */
+static bool own_index(FormatForm *f, PackLeaf *l, double *value) {
+  const DxNode *first = &f->dag->node[l->at[0]];
+  if (first->kind != DX_TAB) return false;
+  const TableDecl *t = f->dag->tab[first->ival].decl;
+  for (int i = 0; i < f->block; i++) {
+    const DxNode *n = &f->dag->node[l->at[i]];
+    if (n->kind != DX_TAB || n->ival != first->ival || dx_range(f->dag, n->arg[0], NULL).hi >= MAX_VALUES) return false;
+    l->index[i] = n->arg[0];
+  }
+  for (int i = 0; i < MAX_VALUES; i++) value[i] = i < t->n_values ? t->value[i] - (double)l->lo : 0;
+  return true;
+}
+
+/* Else the values are numbered, and packing looks the number up. */
+static bool numbered(FormatForm *f, PackLeaf *l, double *value, const ValueSet *s) {
+  double number[256] = {0};
+  int n = 0;
+  for (int64_t v = l->lo; v <= l->hi; v++)
+    for (int i = 0; i < s->n; i++) if (s->v[i] == v) number[v - l->lo] = n, value[n++] = (double)(v - l->lo);
+  int table = byte_table(f, "number", number, (int)(l->hi - l->lo + 1));
+  for (int i = 0; table >= 0 && i < f->block; i++) l->index[i] = dx_lookup(f->dag, table, dx_op2(f->dag, DXO_SUB, l->at[i], dx_int(f->dag, l->lo)));
+  return table >= 0;
+}
+
+/* Codes that have few values but far apart are stored as the value's number. What is left in l->hi - l->lo planes otherwise. */
+static int64_t find_map(FormatForm *f, PackLeaf *l) {
+  ValueSet s = {0};
+  double value[4 * MAX_VALUES] = {0};
+  if (l->hi - l->lo > 255) return l->hi - l->lo;
+  for (int i = 0; i < f->block; i++) if (!values_of(f->dag, l->at[i], &s) || s.n > MAX_VALUES) return l->hi - l->lo;
+  for (int i = 0; i < s.n; i++) if (s.v[i] < l->lo || s.v[i] > l->hi) return l->hi - l->lo;
+  if (bits_of(l->hi - l->lo) <= (s.n > 4 ? 4 : bits_of(s.n - 1))) return l->hi - l->lo;
+  l->index = ARENA_ARRAY(f->dag->arena, Dx, f->block);
+  bool ok = own_index(f, l, value) || numbered(f, l, value, &s);
+  for (int i = MAX_VALUES; i < 4 * MAX_VALUES; i++) value[i] = value[i - MAX_VALUES];
+  l->map = ok ? byte_table(f, "values", value, 4 * MAX_VALUES) : -1;
+  if (l->map < 0) {
+    l->index = NULL;
+    return l->hi - l->lo;
+  }
+  int64_t most = 0;
+  for (int i = 0; i < f->block; i++) most = MAX(most, dx_range(f->dag, l->index[i], NULL).hi);
+  return most >= 4 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
+}
+
+static void planes(PackLeaf *l, int64_t most) {
+  static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
+  int bits = bits_of(most);
   for (int i = 0, shift = 0; bits <= 8 && i < 2 && split[bits][i]; i++) {
     l->plane_bits[l->n_planes] = split[bits][i];
     l->plane_shift[l->n_planes++] = shift;
@@ -74,7 +178,7 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
     l->lo = MIN(l->lo, r.lo);
     l->hi = MAX(l->hi, r.hi);
   }
-  if (l->gran == 1) planes(l);
+  if (l->gran == 1) planes(l, find_map(f, l));
   else l->mem = l->hi - l->lo < 256 ? IR_M_u8 : l->hi - l->lo < 65536 ? IR_M_u16 : IR_M_i32;
 }
 
@@ -304,6 +408,7 @@ void format_print(const FormatForm *f, Str *out) {
     const PackLeaf *l = &f->leaf[s];
     if (l->is_int) str_addf(out, "  leaf%d: integer %lld..%lld, shared by %d", s, (long long)l->lo, (long long)l->hi, l->gran);
     else str_addf(out, "  leaf%d: %s, shared by %d", s, ir_mem_name[l->mem], l->gran);
+    if (l->index) str_add(out, "; as a number");
     for (int i = 0; i < l->n_planes; i++) str_addf(out, "%s%d-bit plane", i ? ", " : "; ", l->plane_bits[i]);
     str_add(out, "\n");
   }

@@ -401,8 +401,8 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
   IrType t = IR_T_i32x16;
   for (int q = 0; q < quads; q++) {
     for (int k = 0; k < 4; k++) {
-      IrRef v = emit_block_value(e, f, lf->at[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
-      if (lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
+      IrRef v = emit_block_value(e, f, (lf->index ? lf->index : lf->at)[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
+      if (lf->lo && !lf->index) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
       if (k) v = ir_shift(&e->b, IR_shl, v, 8 * k);
       word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
     }

@@ -72,7 +72,8 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo */
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
-  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: code bits split into planes of 8, 4, 2, 1 bits */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 2, 1 bits */
+  Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
 typedef struct FormatForm {
