@@ -80,7 +80,12 @@ static bool values_of(const Dag *d, Dx x, ValueSet *out) {
   DxRange r = dx_range(d, x, NULL);
   if (n->kind == DX_TAB) {
     const TableDecl *t = d->tab[n->ival].decl;
+    const DxTable *whole = &d->tab[n->ival];
     DxRange at = dx_range(d, n->arg[0], NULL);
+    if (at.hi - at.lo > 256) {
+      for (int i = 0; i < MIN(whole->n_distinct, 64); i++) if (!set_add(out, (int64_t)whole->distinct[i])) return false;
+      return whole->n_distinct <= 64;
+    }
     for (int64_t i = at.lo; i <= at.hi; i++) if (!set_add(out, (int64_t)t->value[i])) return false;
     return true;
   }
@@ -234,6 +239,74 @@ static bool has_leaf(const Dag *d, Dx x, int slot) {
   return false;
 }
 
+/* ---- what is better computed once than at every use ---------------------------------------------------------------- */
+enum { MANY_OPS = 8, SHARED_BY = 64 };
+static int ops_of(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  int ops = n->kind == DX_OP && n->op != DXO_BITF;
+  for (int i = 0; i < n->n_args; i++) ops += ops_of(d, n->arg[i]);
+  return ops;
+}
+
+typedef struct ForElement { const FormatForm *f; int i; } ForElement;
+static Dx at_element(void *ctx, Dx x) {
+  const ForElement *e = ctx;
+  const DxNode *n = &e->f->dag->node[x];
+  return n->kind == DX_LEAF ? e->f->leaf[n->ival].at[e->i] : 0;
+}
+
+/* A float of many operations on numbers that many elements share, as small as possible; 0: there is none. */
+static Dx costly(const FormatForm *f, Dx x) {
+  const DxNode *n = &f->dag->node[x];
+  if (n->kind != DX_OP || ops_of(f->dag, x) < MANY_OPS) return 0;
+  for (int i = 0; i < n->n_args; i++) {
+    Dx inner = costly(f, n->arg[i]);
+    if (inner) return inner;
+  }
+  if (n->type != DT_F32) return 0;
+  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s) && (s == f->code || f->leaf[s].gran < SHARED_BY)) return 0;
+  return x;
+}
+
+typedef struct Renumber { Dag *d; Dx from, to; const int *slot; } Renumber;
+static Dx renumber(void *ctx, Dx x) {
+  const Renumber *r = ctx;
+  DxNode n = r->d->node[x];
+  if (x == r->from) return r->to;
+  if (n.kind != DX_LEAF || r->from) return 0;
+  n.ival = r->slot[n.ival];
+  return dx_node(r->d, n);
+}
+
+/* Such a float becomes a leaf of its own; leaves that nothing reads any more go. */
+static void keep_computed(FormatForm *f, Arena *a) {
+  Dx x = f->n_leaves < MAX_LEAVES ? costly(f, f->value) : 0;
+  int slot[MAX_LEAVES], n = 0;
+  if (!x) return;
+  PackLeaf *l = &f->leaf[f->n_leaves];
+  *l = (PackLeaf){.at = ARENA_ARRAY(a, Dx, f->block)};
+  for (int i = 0; i < f->block; i++) {
+    ForElement e = {f, i};
+    l->at[i] = dx_rewrite(f->dag, x, at_element, &e);
+  }
+  Renumber r = {f->dag, x, dx_node(f->dag, (DxNode){.kind = DX_LEAF, .type = DT_F32, .ival = f->n_leaves}), slot};
+  l->mem = IR_M_f32;
+  l->gran = granularity(l->at, f->block);
+  f->n_leaves++;
+  f->value = dx_rewrite(f->dag, f->value, renumber, &r);
+  int code = -1;
+  for (int s = 0; s < f->n_leaves; s++) {
+    slot[s] = n;
+    if (!has_leaf(f->dag, f->value, s)) continue;
+    if (s == f->code) code = n;
+    f->leaf[n++] = f->leaf[s];
+  }
+  f->n_leaves = n;
+  f->code = code;
+  r.from = 0;
+  f->value = dx_rewrite(f->dag, f->value, renumber, &r);
+}
+
 static Dx mul(Dag *d, Dx a, Dx b) {
   for (int i = 0; i < 2; i++) {
     const DxNode *n = &d->node[i ? b : a];
@@ -340,6 +413,7 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
     for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
     if (!find_leaves(f, a, y)) keep_value(f);
   }
+  keep_computed(f, a);
   find_integer(f);
   *out = f;
   return NULL;

@@ -33,7 +33,7 @@ typedef struct DxNode {
 } DxNode;
 
 /* A table of the texts as it lies in memory. */
-typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; } DxTable;
+typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
 enum { DX_MAX_TABLES = 8 };
 
 typedef struct Dag {
