@@ -47,6 +47,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
   if (T > 4) s.tile[s.n_tiles++] = 4;
+  if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.stage = shape == KERN_MANY && n.coded;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
