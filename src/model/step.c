@@ -209,13 +209,15 @@ static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
 }
 
 /* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
-static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int nth, int64_t first_row) {
-  const Section *s = c->section;
+static Err *add_seq_job(Step *st, const Call *c, int region, const StepPart *part, int nth, int64_t first_row) {
+  Section *s = c->section;
+  const Kern *k;
   const TpRegion *rg = &s->plan->region[region];
   void **args = seq_args(st, c, region, nth);
   int64_t sym[16];
   memcpy(sym, st->sym, sizeof sym);
   sym[0] = part->n_tokens;
+  TRY(region_kernel(st->m, s, region, sym, &k));
   for (int i = 0; i < rg->n_args; i++) {
     int b = rg->arg[i];
     if (b < 0 || b >= TP_TABLE) continue;
@@ -226,6 +228,7 @@ static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, cons
   }
   set_syms(rg, args, sym);
   add_job(st, k, args, region_items(s->plan, region, &k->sched, sym));
+  return NULL;
 }
 
 static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts) {
@@ -234,11 +237,11 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     const TpRegion *rg = &s->plan->region[r];
     const Kern *k;
     int first_job = st->n_jobs;
-    TRY(region_kernel(st->m, s, r, st->sym, &k));
     if (s->per_seq[r]) {
       int64_t row = 0;
-      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], i, row);
+      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) TRY(add_seq_job(st, c, r, &part[i], i, row));
     } else {
+      TRY(region_kernel(st->m, s, r, st->sym, &k));
       set_syms(rg, c->args[r], st->sym);
       add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
     }
