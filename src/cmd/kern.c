@@ -140,7 +140,7 @@ static Err *check(Job *j) {
 }
 
 /* ---- timing -------------------------------------------------------------------------------------------------------- */
-typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; size_t huge_bytes; int n_runs; } Timing;
+typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; int n_runs; } Timing;
 
 /* The best of the runs of a second at most, at least three, the first of which warms up. */
 static Err *best_run(Job *j, KernData *d, Timing *t) {
@@ -174,9 +174,9 @@ static Err *time_target(Job *j, const Target *target, Kerns *k, Timing *t) {
 
 static void print_timing(const Job *j, const Target *target, const Timing *t) {
   if (j->json) {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:f, s:f, s:i}", "spec", j->spec->text, "target", target->name, "precision", j->spec->variant, "threads",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:I, s:I, s:i}", "spec", j->spec->text, "target", target->name, "precision", j->spec->variant, "threads",
                           dev_pool_n_threads(j->pool), "seconds", t->seconds, "flops_per_second", t->flops / t->seconds, "bytes_per_second", t->n_bytes / t->seconds,
-                          "percent_of_peak", t->percent, "roof", t->roof, "flops", t->flops, "bytes", t->n_bytes, "runs", t->n_runs);
+                          "percent_of_peak", t->percent, "roof", t->roof, "flops", (json_int_t)t->flops, "bytes", (json_int_t)t->n_bytes, "runs", t->n_runs);
     json_object_set_new(o, "peak", json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", 2 * t->peak.f32_madds_per_s, "int8_flops_per_second", 2 * t->peak.int_madds_per_s,
                                              "read_bytes_per_second", t->peak.read_bytes_per_s));
     json_array_append_new(j->json, o);
@@ -206,7 +206,7 @@ static Err *work(Job *j) {
   if (o->check) TRY(check(j));
   if (o->time) return time_all(j);
   if (o->check) {
-    for (int i = 0; j->json && i < j->n_targets; i++) json_array_append_new(j->json, json_pack("{s:s, s:s, s:b}", "spec", j->spec->text, "target", j->target[i]->name, "same_bits", 1));
+    for (int i = 0; j->json && i < j->n_targets; i++) json_array_append_new(j->json, json_pack("{s:s, s:s, s:s, s:b}", "spec", j->spec->text, "target", j->target[i]->name, "precision", j->spec->variant, "same_bits", 1));
     return NULL;
   }
   if (!j->json) TRY(print_plan(j));

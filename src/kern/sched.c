@@ -18,12 +18,9 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
 }
 
-enum { PREFETCH_BYTES = 12288 }; /* about what memory delivers to one core in the time that a miss takes */
-
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
   Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
-  if (r->contraction && shape != KERN_MANY) s.prefetch_bytes = PREFETCH_BYTES;
   if (shape == KERN_ONE) return s;
   if (!r->contraction) { /* a tile of rows in lockstep where that saves loads; its locals should stay in the first-level cache */
     bool shares = false;
@@ -50,6 +47,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
   if (T > 4) s.tile[s.n_tiles++] = 4;
+  if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.stage = shape == KERN_MANY && n.coded;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */

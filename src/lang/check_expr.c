@@ -341,7 +341,7 @@ static Ty check_call(Check *c, Expr *e) {
   const Var *v = lang_var(c, e->name);
   if (v && v->callable) {
     for (int i = 0; i < e->n_args; i++) lang_check_int(c, e->arg[i], "an index");
-    if (e->n_args != 1) wrong_count(c, e, 1, 1);
+    if (e->n_args != 1 + v->two) wrong_count(c, e, 1 + v->two, 1 + v->two);
     return v->ty;
   }
   const LangBuiltin *b = lang_builtin(e->name, c->in_hyper);
@@ -429,8 +429,9 @@ static Ty check_reduce(Check *c, Expr *e) {
   if (t == TY_BOOL) lang_diag(c->x, e->loc, "%s wants numbers, got conditions; write (.. ? 1 : 0)", text);
   if (e->op == RED_ISUM && !lang_ty_fits(t, TY_INT)) lang_diag(c->x, e->loc, "isum wants ints, got floats: use sum or chain");
   if ((e->op == RED_SUM || e->op == RED_CHAIN) && t == TY_INT) lang_diag(c->x, e->loc, "%s wants floats, got ints: use isum, or f32(..)", text);
+  if (e->op == RED_ARGMIN && e->n_binders != 1) lang_diag(c->x, e->loc, "argmin runs over one index, got %d", e->n_binders);
   if (t == TY_ERR || t == TY_BOOL) return TY_ERR;
-  return e->op == RED_ISUM ? TY_INT : e->op == RED_SUM || e->op == RED_CHAIN ? TY_F32 : t;
+  return e->op == RED_ISUM || e->op == RED_ARGMIN ? TY_INT : e->op == RED_SUM || e->op == RED_CHAIN ? TY_F32 : t;
 }
 
 static Ty check_int_literal(Check *c, const Expr *e) {

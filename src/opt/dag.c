@@ -278,6 +278,10 @@ static int64_t ones_above(int64_t v) {
 }
 
 static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) {
+  if (n->op == DXO_COND) {
+    DxRange p = dx_range(d, n->arg[1], axis_max), q = dx_range(d, n->arg[2], axis_max);
+    return (DxRange){MIN(p.lo, q.lo), MAX(p.hi, q.hi)};
+  }
   DxRange a = dx_range(d, n->arg[0], axis_max), b = n->n_args > 1 ? dx_range(d, n->arg[1], axis_max) : a;
   bool nonneg = a.lo >= 0 && b.lo >= 0;
   int64_t p[4];
@@ -298,10 +302,6 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
     case DXO_MIN: return (DxRange){MIN(a.lo, b.lo), MIN(a.hi, b.hi)};
     case DXO_MAX: return (DxRange){MAX(a.lo, b.lo), MAX(a.hi, b.hi)};
     case DXO_I8: return (DxRange){-128, 127};
-    case DXO_COND: {
-      DxRange c = dx_range(d, n->arg[2], axis_max);
-      return (DxRange){MIN(b.lo, c.lo), MAX(b.hi, c.hi)};
-    }
     default: return RANGE_ANY;
   }
 }
@@ -318,6 +318,7 @@ static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_ma
 
 DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
   const DxNode *n = &d->node[x];
+  if (n->type != DT_INT && n->kind != DX_INT) return RANGE_ANY;
   switch (n->kind) {
     case DX_INT: return (DxRange){n->ival, n->ival};
     case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
@@ -332,6 +333,7 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
         default: return (DxRange){0, 0xffffffffll};
       }
     case DX_TAB: return range_table(d, n, axis_max);
+    case DX_RED: return n->op == RED_ARGMIN ? (DxRange){0, dx_range(d, n->arg[0], axis_max).hi - 1} : RANGE_ANY;
     case DX_OP: return range_op(d, n, axis_max);
     default: return RANGE_ANY;
   }

@@ -65,7 +65,7 @@ IrRef lin_value(Emit *e, Lin l) {
 static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
 
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
-static Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
+Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
   for (int i = 0; i < l.n; i++) g = gcd64(g, l.t[i].c);
   l.lane = 0;
@@ -137,11 +137,6 @@ IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
   e->load[e->n_load].key = h;
   e->load[e->n_load++].v = v;
   return v;
-}
-
-void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {
-  IrRef idx = lin_sum(e, &byte);
-  ir_prefetch(&e->b, ptr, idx, 1, byte.k);
 }
 
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes) {

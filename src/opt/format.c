@@ -191,22 +191,45 @@ static void find_integer(FormatForm *f) {
   f->integer = f->group % 4 == 0 && f->chunk % 4 == 0 && (f->chunk % f->group == 0 || f->group % f->chunk == 0);
 }
 
+/* Small blocks are taken several at a time, so that 32 elements lie together. */
+typedef struct Shift { Dag *d; int64_t by; } Shift;
+static Dx shift_field(void *ctx, Dx x) {
+  const Shift *s = ctx;
+  DxNode n = s->d->node[x];
+  if (n.kind != DX_FIELD) return 0;
+  n.ival += s->by;
+  return dx_node(s->d, n);
+}
+
+static void widen(FormatForm *f, Arena *a) {
+  int n = 32 / f->block;
+  Dx *x = ARENA_ARRAY(a, Dx, 32);
+  for (int k = 0; k < n; k++) {
+    Shift s = {f->dag, (int64_t)k * f->n_bytes};
+    for (int i = 0; i < f->block; i++) x[k * f->block + i] = dx_rewrite(f->dag, f->x[i], shift_field, &s);
+  }
+  f->x = x;
+  f->n_bytes *= n;
+  f->block = 32;
+}
+
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
   FmtEval *s = ARENA_NEW(a, FmtEval);
   *f = (FormatForm){.decl = decl, .dag = dag_new(a), .block = (int)decl->block, .n_bytes = (int)decl->n_bytes, .code = -1};
-  *s = (FmtEval){.d = f->dag, .m = m, .f = decl};
+  fmt_begin(s, f->dag, m, decl, false);
   const FormatFn *x = NULL;
   for (int i = 0; i < decl->n_fns; i++) if (!strcmp(decl->fn[i].name, "x") && decl->fn[i].arg) x = &decl->fn[i];
   if (!x) return err_new(ERR_SYNTAX, "format %s: x(i), the value of an element, is missing", decl->name);
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
   f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
-  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i)));
+  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
   if (s->err) return s->err;
   const DxNode *n = &f->dag->node[f->x[0]];
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
+  if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
   f->chunk = f->block % 32 == 0 ? 32 : f->block;
   if (!find_leaves(f, a, f->x)) {
     Dx *y = ARENA_ARRAY(a, Dx, f->block);
@@ -222,21 +245,54 @@ void format_table_args(const FormatForm *f, void **args) {
   for (int i = 0; i < f->dag->n_tabs; i++) args[FORMAT_ARG_TABLES + i] = (void *)(uintptr_t)f->dag->tab[i].data;
 }
 
-PackLayout format_layout(const FormatForm *f, int64_t K) {
-  PackLayout l = {.K = K};
+static int64_t leaf_per(const FormatForm *f, int s) { return s == f->code ? f->chunk : f->leaf[s].gran; }
+
+static int64_t lcm64(int64_t a, int64_t b) {
+  int64_t x = a, y = b;
+  while (y) { int64_t r = x % y; x = y; y = r; }
+  return a / x * b;
+}
+
+/* Bytes of the header's or the subunit's scales over n elements, and where each stands. */
+static int64_t place_scales(const FormatForm *f, bool header, int64_t n, PackLayout *l) {
+  int64_t at = 0;
   for (int s = 0; s < f->n_leaves; s++) {
-    const PackLeaf *lf = &f->leaf[s];
-    int64_t per = lf->gran;
-    if (s == f->code) {
-      per = f->chunk;
-      for (int i = 0; i < lf->n_planes; i++) {
-        int quads = f->chunk / 4, slots = 8 / lf->plane_bits[i];
-        l.leaf_stride[s] += (quads + slots - 1) / slots * 64;
-      }
-    } else l.leaf_stride[s] = PACK_ROWS * ir_mem_bytes[lf->mem];
-    l.leaf_off[s] = l.tile_bytes;
-    l.tile_bytes += ROUND_UP((K + per - 1) / per * l.leaf_stride[s], 64);
+    if (s == f->code || l->in_header[s] != header) continue;
+    l->leaf_off[s] = at;
+    l->leaf_stride[s] = PACK_ROWS * ir_mem_bytes[f->leaf[s].mem];
+    at += n / f->leaf[s].gran * l->leaf_stride[s];
   }
+  return at;
+}
+
+PackLayout format_layout(const FormatForm *f, int64_t K) {
+  PackLayout l = {.K = K, .unit = 1, .sub = f->code >= 0 ? f->chunk : 1};
+  int64_t codes = 0, scales, pad, least = f->block;
+  for (int s = 0; s < f->n_leaves; s++) {
+    l.unit = lcm64(l.unit, leaf_per(f, s));
+    if (s != f->code) least = MIN(least, f->leaf[s].gran);
+  }
+  l.sub = f->code >= 0 ? lcm64(l.sub, least) : l.unit;
+  for (int s = 0; s < f->n_leaves; s++) l.in_header[s] = leaf_per(f, s) > l.sub;
+  for (int i = 0; f->code >= 0 && i < f->leaf[f->code].n_planes; i++) {
+    int quads = f->chunk / 4, slots = 8 / f->leaf[f->code].plane_bits[i];
+    codes += (quads + slots - 1) / slots * 64;
+  }
+  for (int doubled = 0;; doubled++, l.sub *= 2) { /* vectors of codes stand on 64 bytes; at most a thirtieth is lost to that */
+    scales = place_scales(f, false, l.sub, &l);
+    pad = f->code >= 0 ? ROUND_UP(scales, 64) - scales : 0;
+    l.sub_bytes = scales + pad + (f->code >= 0 ? l.sub / f->chunk * codes : 0);
+    if (pad * 30 <= l.sub_bytes || doubled == 2) break;
+  }
+  if (f->code >= 0) {
+    l.leaf_off[f->code] = scales + pad;
+    l.leaf_stride[f->code] = codes;
+  }
+  l.unit = lcm64(l.unit, l.sub);
+  l.header_bytes = place_scales(f, true, l.unit, &l);
+  if (f->code >= 0) l.header_bytes = ROUND_UP(l.header_bytes, 64);
+  l.unit_bytes = l.header_bytes + l.unit / l.sub * l.sub_bytes;
+  l.tile_bytes = ROUND_UP((K + l.unit - 1) / l.unit * l.unit_bytes, 64);
   return l;
 }
 

@@ -16,7 +16,7 @@ static IrType shape_of(Emit *e, int buf) {
   return ir_ptr_type(e->fn, p);
 }
 
-static Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
+Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
   Emit *e = ARENA_NEW(a, Emit);
   e->a = a;
   e->fn = ir_fn_new(a, name);
@@ -394,7 +394,7 @@ int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64
 }
 
 /* ---- packing and decoding ------------------------------------------------------------------------------------------ */
-static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
+static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
   const PackLeaf *lf = &f->leaf[f->code];
   int quads = f->chunk / 4;
   IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
@@ -407,7 +407,6 @@ static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, I
       word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
     }
   }
-  to.k += l.leaf_off[f->code] + (int64_t)chunk * l.leaf_stride[f->code];
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
     for (int v = 0; v < n_vec; v++, to.k += 64) {
@@ -438,7 +437,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 
-static void load_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
+void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
   e->arg = ARENA_ARRAY(e->a, IrRef, DX_MAX_TABLES);
   for (int i = 0; i < f->dag->n_tabs; i++) e->arg[i] = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8 * (FORMAT_ARG_TABLES + i));
 }
@@ -450,7 +449,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
@@ -461,15 +460,12 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];
     int per = s == f->code ? f->chunk : lf->gran;
-    Lin to = lin_add(e, tile_at, lin_ref(blocks.iv, f->block / per * l.leaf_stride[s]));
     for (int g = 0; g < f->block / per; g++) {
-      if (s == f->code) {
-        pack_codes(e, f, l, base, offs, out, to, g);
-        continue;
-      }
-      Lin at = to;
-      at.k += l.leaf_off[s] + g * l.leaf_stride[s];
-      pack_leaf(e, f, lf, base, offs, out, at, g * per);
+      Lin k = lin_ref(blocks.iv, f->block);
+      k.k = g * per;
+      Lin to = lin_add(e, tile_at, emit_leaf_byte(e, f, &l, s, k));
+      if (s == f->code) pack_codes(e, f, base, offs, out, to, g);
+      else pack_leaf(e, f, lf, base, offs, out, to, g * per);
     }
   }
   loop_end(e, &blocks, NULL);
@@ -486,12 +482,12 @@ Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef in = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
   Loop l;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
-  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));
-  for (int i = 0; i < f->block; i++) {
-    Lin to = lin_ref(block, 4 * f->block);
+  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->decl->n_bytes)));
+  for (int i = 0; i < (int)f->decl->block; i++) {
+    Lin to = lin_ref(block, 4 * f->decl->block);
     to.k = 4 * i;
     emit_store_at(e, IR_M_f32, out, to, emit_block_value(e, f, f->x[i], base, 0, lin_const(0)), 0);
   }

@@ -78,8 +78,11 @@ static void cross(const OpDecl *op, const FormatDecl *f, const char *const *prec
   TEST(name) {
     Arena *a = arena_new("compile");
     sets_new();
-    for (int size = 0; size < 2; size++) {
-      int64_t K = f->block == 1 ? 13 + 32 * (2 - size) : f->block * (2 - size); /* blocks of one element: odd sums */
+    FormatForm *form = NULL; /* small blocks of codes are taken 32 elements at a time: rows are whole runs of those */
+    EXPECT_OK(format_analyze(a, module, f, &form));
+    int block = form ? form->block : (int)f->block;
+    for (int size = 0; size < 2 && form; size++) {
+      int64_t K = block == 1 ? 13 + 32 * (2 - size) : block * (2 - size); /* blocks of one element: odd sums */
       for (int r = 0; r < 3 && M[size][r]; r++) {
         Str s = {0};
         spec_text(op, f->name, M[size][r], N[(turn + 2 * size) % (int)COUNT_OF(N)], K, &s);

@@ -688,7 +688,7 @@ static void sel_prefetch(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   Opd m = sel_mem(s, in->arg[0], in->arg[1], in->scale, in->imm);
   MIns p = sel_blank;
-  p.op = X86_prefetcht1, p.flags = M_MEM, p.n_r = 1;
+  p.op = X86_prefetcht0, p.flags = M_MEM, p.n_r = 1;
   p.base = m.base, p.index = m.index, p.scale = (uint8_t)m.scale, p.disp = m.disp;
   sel_put(s, p);
 }
