@@ -79,22 +79,12 @@ def peer_command(o, file, prompt, generate, *more):
     return [sys.executable, os.path.join(HERE, 'peer_llama.py'), '--lib', peer_dir(o), file, '--prompt', str(prompt), '--generate', str(generate), '--threads', str(o.threads), *more]
 
 
-def peak(o, threads=None):
+def peak(o):
     exe, src = os.path.join(ROOT, 'build', 'bench', 'peak'), os.path.join(HERE, 'peak.c')
     if not os.path.exists(exe) or os.path.getmtime(exe) < os.path.getmtime(src):
         os.makedirs(os.path.dirname(exe), exist_ok=True)
         call(['gcc', '-O2', '-o', exe, src, '-lpthread'])
-    return call_json([exe, threads or o.threads])
-
-
-def cpu_seconds(command):
-    """Processor time that a command uses, user and system."""
-    p = subprocess.Popen([str(c) for c in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    text = p.stderr.read().decode()
-    _, status, used = os.wait4(p.pid, 0)
-    p.returncode = status
-    if status: sys.exit(f"{command[0]}: {text.strip()}")
-    return used.ru_utime + used.ru_stime
+    return call_json([exe, o.threads] + ['cpu'] * getattr(o, 'cpu', False))
 
 
 # ---- files ----
