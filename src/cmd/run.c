@@ -289,6 +289,13 @@ static Err *chat_turn(const Run *r, json_t *messages, const Str *text) {
   return e;
 }
 
+/* A slash and one word of letters, which looks like a command: it was not meant for the model. A path or a sentence is. */
+static bool no_command(const char *line) {
+  if (*line != '/') return false;
+  size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz?");
+  return n && !line[1 + n];
+}
+
 static Err *chat(const Run *r) {
   json_t *messages = json_array();
   Str text = {0};
@@ -305,7 +312,8 @@ static Err *chat(const Run *r) {
     if (!strcmp(text.p, "/clear")) {
       json_array_clear(messages);
       e = system_add(r, messages);
-    } else e = chat_turn(r, messages, &text);
+    } else if (no_command(text.p)) fprintf(stderr, "no command %s; /exit ends, /clear starts afresh\n", text.p);
+    else e = chat_turn(r, messages, &text);
   }
   str_free(&text);
   json_decref(messages);

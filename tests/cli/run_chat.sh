@@ -53,6 +53,8 @@ ok("a second turn reads only what is new", n2 and n1 <= held < n2, (n1, n2, held
 c.until("> "); c.say('"""\nthe\nsun\n"""\n')
 n3, held3 = figures(c)
 ok("a message of several lines is one message", n3 and n3 > n2, (n2, n3))
+c.until("> "); c.say("/help\n")
+ok("an unknown command is told of, not asked", c.until("no command /help") is not None, c.seen)
 c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the light\n")
 n4, held = figures(c)
 ok("/clear starts afresh", n4 == n1, (n1, n4))
