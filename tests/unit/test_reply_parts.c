@@ -337,6 +337,17 @@ static void test_bytes(void) {
     expect_bytes("x\xEC\x84", 3, "x" BAD_CHAR);
     expect_bytes("\xEC\x84\x9C\xF0\x9F\x98\x80", 7, "\xEC\x84\x9C\xF0\x9F\x98\x80");
   }
+  TEST("an end token that closes reasoning") {
+    const char *template = "<|think|> <|begin|>";
+    TextReplyOptions o = {0};
+    TextReply *r = text_reply_new(text_syntax_find(template, strlen(template)), text_reason_find(template, strlen(template)), &o);
+    EXPECT(!text_reply_goes_on(r, "<|end|>", 7));
+    text_reply_feed(r, "<|think|>hm", 11, NULL, NULL);
+    EXPECT(text_reply_goes_on(r, "<|end|>", 7) && !text_reply_goes_on(r, "<|endoftext|>", 13));
+    text_reply_feed(r, "<|end|><|begin|>assistant<|content|>a", 37, NULL, NULL);
+    EXPECT(!text_reply_goes_on(r, "<|end|>", 7));
+    text_reply_free(r);
+  }
   TEST("markers and special tokens") {
     ReplyCase c = case_of(TEMPLATES "openai-gpt-oss-120b.jinja", "", 0);
     TextReplyOptions o = {.tools = c.tools};
