@@ -22,7 +22,9 @@ typedef struct Emit {
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
-  int n_rows, row;                /* rows in lockstep: axis 0 is axis[0] + row */
+  /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
+     r / blocks, whose row_axis is axis[row_axis] + r / blocks, and for the lanes after the first r % blocks blocks. */
+  int n_rows, row, row_axis, blocks;
   int tile_row;                   /* rows one after another: which of the item's tile, whose locals it uses */
   IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
   Local *local; Panel *panel;

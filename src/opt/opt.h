@@ -33,7 +33,7 @@ typedef struct DxNode {
 } DxNode;
 
 /* A table of the texts as it lies in memory. */
-typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; } DxTable;
+typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
 enum { DX_MAX_TABLES = 8 };
 
 typedef struct Dag {
@@ -72,7 +72,8 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo */
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
-  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: code bits split into planes of 8, 4, 2, 1 bits */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 2, 1 bits */
+  Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
 typedef struct FormatForm {
@@ -183,12 +184,15 @@ void tp_plan_print(const TpPlan *p, Str *out);
 typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
+  int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
+  int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
-bool lower_shares_rows(Dag *d, const TpStmt *t);  /* a chain in it reads what does not depend on the row: rows in lockstep read it once */
+/* A chain in it reads what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
+bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */
