@@ -63,7 +63,6 @@ typedef struct DfaMachine {                                                   /*
 } DfaMachine;
 Err *grammar_dfa_machine(GrWork *w, const DfaMachine *m, Dfa **out);
 Err *grammar_dfa_minimize(GrWork *w, Dfa *d);                                 /* merges equal states where that is cheap, drops dead ones */
-uint64_t grammar_dfa_hash(const Dfa *d);
 bool grammar_dfa_equal(const Dfa *a, const Dfa *b);
 
 /* The compiled grammar. Edges of a state are sorted by byte; overlapping edges are allowed (alternatives). An act is what else taking an

@@ -344,7 +344,8 @@ Err *grammar_dfa_minimize(GrWork *w, Dfa *d) {
     int m = 0;
     for (int i = 0; i < n; i++) {
       const DfaState *s = &d->st[i];
-      uint64_t h = hash_bytes(&s->tag, sizeof s->tag, (uint64_t)cls[i]);
+      int32_t own[2] = {s->tag, cls[i]};
+      uint64_t h = hash_bytes(own, sizeof own, 17);
       for (int j = 0; j < s->n_edges;) { /* neighbours with targets of one class are one edge */
         int k = j + 1, to = cls[s->edge[j].to];
         while (k < s->n_edges && s->edge[k].lo == s->edge[k - 1].hi + 1 && cls[s->edge[k].to] == to) k++;
@@ -577,15 +578,6 @@ Err *grammar_dfa_machine(GrWork *w, const DfaMachine *m, Dfa **out) {
   TRY(grammar_dfa_minimize(w, d));
   *out = d;
   return NULL;
-}
-
-uint64_t grammar_dfa_hash(const Dfa *d) {
-  uint64_t h = (uint64_t)d->n;
-  for (int i = 0; i < d->n; i++) {
-    h = hash_bytes(&d->st[i].tag, sizeof d->st[i].tag, h);
-    if (d->st[i].n_edges) h = hash_bytes(d->st[i].edge, sizeof(DfaEdge) * (size_t)d->st[i].n_edges, h);
-  }
-  return h;
 }
 
 bool grammar_dfa_equal(const Dfa *a, const Dfa *b) {
