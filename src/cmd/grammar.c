@@ -8,7 +8,7 @@
 
 #define ROWS(X, T)                                                                                                                        \
   X(T, schema,       0, STR,  "FILE", NULL, 0, 0, "a JSON Schema")                                                                        \
-  X(T, gbnf,         0, STR,  "FILE", NULL, 0, 0, "a grammar in llama.cpp's GBNF")                                                        \
+  X(T, gbnf,         0, STR,  "FILE", NULL, 0, 0, "a GBNF grammar")                                                        \
   X(T, regex,        0, STR,  "RE",   NULL, 0, 0, "a regular expression for the whole text")                                              \
   X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
   X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \

@@ -223,29 +223,48 @@ static uint32_t set_alone(GrammarMatcher *m, uint32_t q, uint64_t aux) {
   return set_intern(m);
 }
 
-/* How many bytes of any plain text pass from here; MASK_BYTES_MAX: no end in sight. */
-typedef struct Front { uint32_t set; int utf8; int depth; } Front;
-static int plain_bytes(GrammarMatcher *m, uint32_t from) {
-  enum { FRONT_MAX = 400 };
-  Front f[FRONT_MAX];
+/* How many bytes of any plain text pass from here; MASK_BYTES_MAX: no end in sight. Inside a counted rule the rounds are left out of what
+   tells places apart and set against the bytes afterwards: each round reads one byte at least. *by_char: from here, at the beginning of a
+   round, every plain character is one round. */
+typedef struct Front { uint32_t set, key; int utf8, depth; } Front;
+static uint32_t front_key(const GrammarMatcher *m, uint32_t set) {
+  const Set *s = &m->set[set];
+  if (s->n != 1) return set;
+  const Thread *t = &m->thread[s->at];
+  return t->frame == BOTTOM && m->g->rule[m->g->st[t->q].rule].kind == GR_COUNTED ? t->q | 1u << 31 : set;
+}
+static int plain_bytes(GrammarMatcher *m, uint32_t from, GrPos p, bool *by_char) {
+  enum { FRONT_MAX = 100 };
   static const uint8_t probe[] = {'a', 'Z', '0', ' ', '.', 0xC3, 0xE4, 0xF0};
+  const GrRule *r = &m->g->rule[m->g->st[p.q].rule];
+  Front f[FRONT_MAX];
+  int n = 0, most = MASK_BYTES_MAX;
+  *by_char = false;
+  if (r->kind == GR_COUNTED && r->max >= 0) most = (int)MIN((int64_t)most, r->max - (int64_t)p.aux);
   for (size_t i = 0; i < COUNT_OF(probe); i++) if (step(m, from, probe[i]) == DEAD) return 0;
-  int n = 0;
-  f[n++] = (Front){from, 0, 0};
-  for (int i = 0; i < n; i++) {
-    if (f[i].depth >= MASK_BYTES_MAX) return MASK_BYTES_MAX;
+  f[n++] = (Front){from, front_key(m, from), 0, 0};
+  bool one_place = r->kind == GR_COUNTED && p.q == r->loop;
+  for (int i = 0; i < n && f[i].depth < MASK_BYTES_MAX; i++) {
+    uint32_t last_to = UNKNOWN;
+    int last_utf8 = -1;
     for (int b = 0; b < 256; b++) {
       int u = grammar_plain_next(f[i].utf8, b), k = 0;
       if (u < 0) continue;
       uint32_t to = step(m, f[i].set, (uint8_t)b);
-      if (to == DEAD) return f[i].depth;
-      while (k < n && (f[k].set != to || f[k].utf8 != u)) k++;
+      if (to == DEAD) return MIN(f[i].depth, most);
+      if (to == last_to && u == last_utf8) continue;
+      last_to = to;
+      last_utf8 = u;
+      uint32_t key = front_key(m, to);
+      while (k < n && (f[k].key != key || f[k].utf8 != u)) k++;
       if (k < n) continue;
-      if (n == FRONT_MAX) return f[i].depth;
-      f[n++] = (Front){to, u, f[i].depth + 1};
+      if (n == FRONT_MAX) return MIN(f[i].depth, most);
+      one_place &= u != 0; /* between characters there is only the beginning, which stands first */
+      f[n++] = (Front){to, key, u, f[i].depth + 1};
     }
   }
-  return MASK_BYTES_MAX;
+  *by_char = one_place;
+  return most;
 }
 
 typedef struct Rests { MaskWord *word; size_t n, cap; } Rests;
@@ -312,8 +331,15 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
   uint32_t from = set_alone(m, p.q, p.aux), count = 0;
   Rests rests = {0};
   Left left = {0};
-  int plain = plain_bytes(m, from);
+  bool by_char;
+  int plain = plain_bytes(m, from, p, &by_char);
+  if (by_char) {
+    const GrRule *r = &m->g->rule[m->g->st[p.q].rule];
+    size_t chars = r->max < 0 ? MASK_BYTES_MAX : (size_t)MIN((int64_t)MASK_BYTES_MAX, r->max - (int64_t)p.aux);
+    for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->chars_mask[chars * v->n_words + k];
+  }
   for (int t = 0; t <= MASK_OTHER; t++) {
+    if (t < MASK_BUCKETS && by_char) continue;
     if (t < MASK_BUCKETS && grammar_bucket_bytes[t] <= plain) {
       for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->bucket_mask[t][k];
       continue;

@@ -22,6 +22,7 @@ struct GrammarVocab {
   bool *usable;
   MaskTrie trie[MASK_TRIES];
   uint64_t *bucket_mask[MASK_BUCKETS];
+  uint64_t *chars_mask;    /* [MASK_BYTES_MAX + 1][n_words] plain tokens of at most so many characters, long ones left out */
 };
 extern const int grammar_bucket_bytes[MASK_BUCKETS];         /* the longest tokens of each */
 int grammar_plain_next(int state, int byte);                 /* UTF-8 of plain characters: 0 between characters; -1: not plain */

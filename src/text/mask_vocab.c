@@ -101,6 +101,13 @@ Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_byt
     }
     grammar_trie_build(word, m, &v->trie[t]);
   }
+  v->chars_mask = need(calloc((MASK_BYTES_MAX + 1) * v->n_words + 1, sizeof(uint64_t)));
+  for (size_t i = 0; i < n; i++) {
+    if (kind[i] >= MASK_BUCKETS) continue;
+    size_t chars = 0;
+    for (uint32_t k = v->off[i]; k < v->off[i + 1]; k++) chars += (v->bytes[k] & 0xC0) != 0x80;
+    for (; chars <= MASK_BYTES_MAX; chars++) v->chars_mask[chars * v->n_words + i / 64] |= 1ull << (i % 64);
+  }
   free(word);
   free(kind);
   *out = v;
@@ -145,6 +152,7 @@ void grammar_vocab_free(GrammarVocab *v) {
   if (!v) return;
   for (int t = 0; t < MASK_TRIES; t++) grammar_trie_free(&v->trie[t]);
   for (int t = 0; t < MASK_BUCKETS; t++) free(v->bucket_mask[t]);
+  free(v->chars_mask);
   free(v->bytes);
   free(v->off);
   free(v->usable);
