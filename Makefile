@@ -36,7 +36,7 @@ test: all unit
 test-all: test
 	$(Q)tools/setup all
 	$(Q)$(MAKE) BUILD=build/asan EXTRA='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer' all unit
-	$(Q)tools/runtests build/asan
+	$(Q)tools/runtests --patience 6 build/asan
 	$(Q)$(MAKE) BUILD=build/clang CC=clang-22 all unit
 	$(Q)tools/runtests build/clang
 	$(Q)tests/fuzz/run 20

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/cmd.h"
-#include "kern/kern.h"
+#include "cmd/formats.h"
 
 #define DECODE_ROWS(X, T)                                                                                       \
   X(T, format, 'f', STR, "NAME", NULL, 0, 0, "the format of the blocks, as its text calls it")            \
@@ -13,26 +13,17 @@ OPT_DEFINE(DecodeOpts, DECODE_ROWS)
 enum { MAX_INPUT_BYTES = 1 << 30, CHUNK_BLOCKS = 1024 };
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are written as they lie in memory");
 
-static Err *format_find(Arena *a, const Module *m, const char *name, FormatForm **out) {
-  const FormatDecl *f = lang_format(m, name);
-  if (f) return format_analyze(a, m, f, out);
-  const char **names = ARENA_ARRAY(a, const char *, m->n_formats + 1);
-  for (int i = 0; i < m->n_formats; i++) names[i] = m->format[i]->name;
-  const char *near = lang_nearest(name, names, m->n_formats);
-  return err_new(ERR_NOT_FOUND, "format '%s': no such format%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
-}
-
 static Err *write_floats(const FormatForm *f, const Kern *k, const Str *in) {
-  int64_t n = (int64_t)in->n / f->n_bytes;
-  float *out = malloc(sizeof *out * (size_t)(CHUNK_BLOCKS * f->block));
+  int64_t n = (int64_t)in->n / f->decl->n_bytes;
+  float *out = malloc(sizeof *out * (size_t)(CHUNK_BLOCKS * f->decl->block));
   uint8_t scratch[256];
   if (!out) return err_new(ERR_MEMORY, "no memory for %d blocks", CHUNK_BLOCKS);
   for (int64_t b = 0; b < n; b += CHUNK_BLOCKS) {
     int64_t now = MIN(n - b, (int64_t)CHUNK_BLOCKS);
-    void *args[FORMAT_MAX_ARGS] = {in->p + b * f->n_bytes, out};
+    void *args[FORMAT_MAX_ARGS] = {in->p + b * f->decl->n_bytes, out};
     format_table_args(f, args);
     k->entry(args, 0, now, scratch);
-    fwrite(out, sizeof *out, (size_t)(now * f->block), stdout); /* main looks at ferror */
+    fwrite(out, sizeof *out, (size_t)(now * f->decl->block), stdout); /* main looks at ferror */
   }
   free(out);
   return NULL;
@@ -46,9 +37,9 @@ static Err *decode(Arena *a, const DecodeOpts *o, Str *in) {
   const Target *t = o->target ? gen_target_find(o->target) : NULL;
   if (o->target && !t) return err_new(ERR_USAGE, "--target %s: no such target", o->target);
   TRY(lang_std_load(a, o->std, &m));
-  TRY(format_find(a, m, o->format, &f));
+  TRY(cmd_format_find(a, m, o->format, &f));
   TRY(os_read_all(stdin, MAX_INPUT_BYTES, in));
-  if (in->n % (size_t)f->n_bytes) return err_new(ERR_FORMAT, "standard input: %zu bytes, expected whole blocks of %d", in->n, f->n_bytes);
+  if (in->n % (size_t)f->decl->n_bytes) return err_new(ERR_FORMAT, "standard input: %zu bytes, expected whole blocks of %lld", in->n, (long long)f->decl->n_bytes);
   TRY(kern_set_new(t, false, &ks));
   Err *e = kern_decode(ks, f, &k);
   if (!e) e = write_floats(f, k, in);

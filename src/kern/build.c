@@ -88,7 +88,7 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
 }
 
 static uint64_t sched_key(const Sched *s, uint64_t h) {
-  int v[9] = {s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  int v[11] = {s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
   return hash_bytes(v, sizeof v, h);
 }
 
@@ -131,3 +131,17 @@ Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) {
 
 Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return format_kernel(k, f, K, out); }
 Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return format_kernel(k, f, 0, out); }
+
+Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) {
+  char name[100];
+  snprintf(name, sizeof name, "encode.%s", f->decl->name);
+  uint64_t key = hash_bytes(name, strlen(name), 77);
+  if ((*out = find(k, key))) return NULL;
+  int64_t t0 = os_now_ns(), scratch_bytes = 0;
+  Arena *tmp = arena_new("compile");
+  IrFn *fn;
+  Err *e = lower_encode(tmp, m, f, name, &fn, &scratch_bytes);
+  if (!e) e = finish(k, tmp, fn, key, scratch_bytes, (Sched){0}, t0, out);
+  arena_free(tmp);
+  return e;
+}

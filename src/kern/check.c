@@ -80,19 +80,58 @@ static void put(IrMem m, uint8_t *p, float v) {
   else if (m == IR_M_f16 || m == IR_M_bf16) memcpy(p, &h, 2);
 }
 
+enum { RANDOM_BLOCKS = 1024, LARGEST = 100000, TRIES = 60 };
+
 /* Random bytes; where the format has floats, finite ones of every sign and many sizes, zero and subnormal among them. */
-static void fill_blocks(KernData *d, const FormatForm *f, uint8_t *p, int64_t n_blocks) {
-  for (int64_t b = 0; b < n_blocks; b++, p += f->n_bytes) {
-    for (int i = 0; i < f->n_bytes; i++) p[i] = (uint8_t)rng(d);
+static void random_block(KernData *d, const FormatForm *f, uint8_t *p) {
+  for (int i = 0; i < f->n_bytes; i++) p[i] = (uint8_t)rng(d);
+  for (int at = 0; at < f->n_bytes; at += (int)f->decl->n_bytes) { /* a small block is several of the text's */
     for (int k = 0; k < f->decl->n_fields; k++) {
       const Field *fl = &f->decl->field[k];
       IrMem m = !strcmp(fl->elt, "f16") ? IR_M_f16 : !strcmp(fl->elt, "bf16") ? IR_M_bf16 : !strcmp(fl->elt, "f32") ? IR_M_f32 : IR_M_none;
       for (int64_t i = 0; m != IR_M_none && i < fl->count; i++) {
         uint32_t pick = rng(d) % 64;
-        put(m, p + fl->offset + i * ir_mem_bytes[m], pick == 0 ? 0 : pick == 1 ? rng_f32(d) * 1e-7f : pick == 2 ? rng_f32(d) * 60 : rng_f32(d) / 8);
+        put(m, p + at + fl->offset + i * ir_mem_bytes[m], pick == 0 ? 0 : pick == 1 ? rng_f32(d) * 1e-7f : pick == 2 ? rng_f32(d) * 60 : rng_f32(d) / 8);
       }
     }
   }
+}
+
+static bool is_sane(const float *x, int n) {
+  for (int i = 0; i < n; i++) if (!(x[i] >= -LARGEST && x[i] <= LARGEST)) return false;
+  return true;
+}
+
+/* Blocks whose codes are no numbers, or huge ones, are drawn again: sums of them would be no numbers, and equal whatever is wrong. */
+static Err *draw_sane(KernData *d, const FormatForm *f, uint8_t *p, int64_t n) {
+  Arena *tmp = arena_new("compile");
+  float *x = ARENA_ARRAY(tmp, float, n * f->block + 16);
+  void *args[FORMAT_MAX_ARGS] = {p, x};
+  uint8_t scratch[256];
+  uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)n, (uint64_t)(uintptr_t)scratch};
+  IrFn *fn;
+  format_table_args(f, args);
+  Err *e = lower_decode(tmp, f, "decode", &fn);
+  bool again = true;
+  for (int t = 0; !e && again && t < TRIES; t++) {
+    again = false;
+    if ((e = ir_interp(fn, in, 4, NULL, 0, INT64_MAX))) break;
+    for (int64_t b = 0; b < n; b++) {
+      if (is_sane(x + b * f->block, f->block)) continue;
+      random_block(d, f, p + b * f->n_bytes);
+      again = true;
+    }
+  }
+  arena_free(tmp);
+  return e;
+}
+
+static Err *fill_blocks(KernData *d, const FormatForm *f, uint8_t *p, int64_t n_blocks) {
+  int64_t n = MIN(n_blocks, (int64_t)RANDOM_BLOCKS), n_bytes = n * f->n_bytes;
+  for (int64_t b = 0; b < n; b++) random_block(d, f, p + b * f->n_bytes);
+  TRY(draw_sane(d, f, p, n));
+  for (int64_t at = n_bytes; at < n_blocks * f->n_bytes; at += n_bytes) memcpy(p + at, p, (size_t)MIN(n_bytes, n_blocks * f->n_bytes - at)); /* large ones repeat */
+  return NULL;
 }
 
 /* Rows of several magnitudes, one of zeros: a group whose largest element is 0 is a case of its own when activations are quantized. */
@@ -258,7 +297,7 @@ static Err *fill(KernData *d, uint64_t seed) {
     const TpBuf *t = &d->tp->buf[b];
     if (t->alias != b || t->raw) continue;
     d->rng = hash_bytes(&b, sizeof b, seed * 2654435761u + 88172645463325252u) | 1;
-    if (t->fmt) fill_blocks(d, t->fmt, d->buf[b].p, dim_value(d, t->dim[0]) * dim_value(d, t->dim[1]) / t->fmt->block);
+    if (t->fmt) TRY(fill_blocks(d, t->fmt, d->buf[b].p, dim_value(d, t->dim[0]) * dim_value(d, t->dim[1]) / t->fmt->block));
     else if ((t->role == BUF_INPUT || t->role == BUF_STATE) && t->mem != IR_M_i32) fill_floats(d, b);
     else if (t->role == BUF_INPUT) set_ints(d, b, 0, 0, 1);
   }
@@ -512,6 +551,32 @@ Err *kern_data_compare(const KernData *want, const KernData *got) {
   }
   for (int i = 0; i < got->n_scratch; i++) if (!band_front_ok(&got->scratch[i])) return err_new(ERR_FORMAT, "%s: something was written in front of scratch", want->spec->text);
   return n_numbers ? NULL : err_new(ERR_FORMAT, "%s: there is no number among the results", want->spec->text);
+}
+
+static Err *check_set(const KernSpec *s, Kerns *k, const KernData *want, uint64_t seed, DevPool *pool, int *n_runs) {
+  Err *e = NULL;
+  for (int shape = 0; !e && shape <= KERN_N_SHAPES; shape++) { /* the last: as a model would run it, on all threads */
+    KernData *got = NULL;
+    if (shape == KERN_ONE && s->tp->n_syms && s->sym[0] > 1) continue;
+    e = kern_data_new(s, seed, &got);
+    if (!e) e = kern_data_prepare(got, k, (KernShape)shape);
+    if (!e) e = kern_data_run(got, shape == KERN_N_SHAPES ? pool : NULL);
+    if (!e) e = kern_data_compare(want, got);
+    kern_data_free(got);
+    ++*n_runs;
+  }
+  return err_wrap(e, "%s", kern_target(k)->name);
+}
+
+Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs) {
+  KernData *want;
+  int n = 0;
+  TRY(kern_data_new(s, seed, &want));
+  Err *e = kern_data_interp(want);
+  for (int i = 0; !e && i < n_sets; i++) e = check_set(s, set[i], want, seed, pool, &n);
+  kern_data_free(want);
+  if (n_runs) *n_runs += n;
+  return e;
 }
 
 /* ---- work ---------------------------------------------------------------------------------------------------------- */

@@ -30,6 +30,11 @@ Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape s, const Kern 
 Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out);   /* opt.h lower_pack says the arguments */
 Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out);            /* lower_decode likewise */
 Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out);                           /* any function with the signature of opt.h; kept by its name */
+Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out);  /* lower_encode likewise; its scratch is scratch_bytes */
+/* blocks.c: whole blocks as declared, any number; scratch: the kernel's scratch_bytes and kern_blocks_bytes(f) behind them. */
+size_t kern_blocks_bytes(const FormatForm *f);
+void kern_encode_blocks(const Kern *encode, const FormatForm *f, const float *x, int64_t n_blocks, uint8_t *out, void *scratch);
+void kern_decode_blocks(const Kern *decode, const FormatForm *f, const uint8_t *blocks, int64_t n_blocks, float *out);
 /* The schedule chosen for a region, by its structure and the target's registers; traced under sched. */
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape s);
 
@@ -83,6 +88,8 @@ int kern_data_n_jobs(const KernData *d);                               /* region
 const Kern *kern_data_kern(const KernData *d, int job, int64_t *n_items);
 /* NULL: every result is the same bit for bit (any NaN is any NaN), nothing outside results was touched. Fails: ERR_FORMAT, says where. */
 Err *kern_data_compare(const KernData *want, const KernData *got);
+/* All of it for one shape and seed: the oracle against sets for several targets, with every schedule. n_runs, which may be NULL, grows by the runs done. */
+Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs);
 /* The work of one run, counted from the plan's statements. */
 typedef struct KernWork { double int_madds, f32_madds; double n_bytes; double weight_bytes; } KernWork; /* multiply-adds inside reductions; bytes of all operands, once each */
 KernWork kern_data_work(const KernData *d);

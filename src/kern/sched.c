@@ -18,18 +18,47 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
 }
 
+/* The most neighbours of an axis, beyond the rows, that all statements with shared reads can run in lockstep: query heads of one key head. */
+static int group_of(const TpPlan *p, const TpRegion *r, int axis) {
+  int64_t n;
+  if (!dx_is_int(p->tp->dag, r->par[axis], &n)) return 1;
+  for (int R = 8; R > 1; R--) {
+    bool all = n % R == 0, any = false;
+    for (int i = 0; i < r->n_stmts && all; i++) {
+      const TpStmt *t = &p->tp->stmt[r->stmt[i]];
+      bool alone = lower_shares_rows(p->tp->dag, t, 0, 1) && !lower_shares_rows(p->tp->dag, t, axis, R);
+      any |= lower_shares_rows(p->tp->dag, t, axis, R);
+      all = !alone;
+    }
+    if (all && any) return R;
+  }
+  return 1;
+}
+
+/* Regions without packed weights: a tile of rows in lockstep where that saves loads; its locals should stay in the first-level cache. With one
+   row, neighbours along another axis that read the same. */
+static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernShape shape, Sched *s) {
+  bool shares = false;
+  int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
+  for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]], 0, 1);
+  s->chains = most < 8 ? most : 8;
+  if (shares && shape != KERN_ONE) s->tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
+  for (int axis = 1; shares && shape == KERN_ONE && axis < r->n_par; axis++) {
+    int R = group_of(p, r, axis);
+    if (R > s->tile[0] && R <= most) s->tile[0] = R, s->row_axis = axis;
+  }
+  if (s->tile[0] < 2) s->tile[0] = 1, s->row_axis = 0;
+  trace_printf(TRACE_sched, "%s: %d neighbours along axis %d in lockstep, up to %d sums at once", r->name, s->tile[0], s->row_axis, s->chains);
+}
+
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
   Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
-  if (shape == KERN_ONE) return s;
-  if (!r->contraction) { /* a tile of rows in lockstep where that saves loads; its locals should stay in the first-level cache */
-    bool shares = false;
-    for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]]);
-    int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
-    if (shares) s.tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
-    if (s.tile[0] < 2) s.tile[0] = 1;
+  if (!r->contraction) {
+    lockstep(t, p, r, shape, &s);
     return s;
   }
+  if (shape == KERN_ONE) return s;
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
@@ -47,6 +76,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
   if (T > 4) s.tile[s.n_tiles++] = 4;
+  if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.stage = shape == KERN_MANY && n.coded;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */

@@ -61,6 +61,7 @@ static void check_layout(Check *c, FormatDecl *f) {
 static Ty check_format_fn(Check *c, FormatFn *fn) {
   int outer = c->n_vars;
   if (fn->arg) lang_declare(c, (Var){.name = fn->arg, .what = "an index", .loc = fn->loc, .ty = TY_INT});
+  if (fn->arg2) lang_declare(c, (Var){.name = fn->arg2, .what = "an index", .loc = fn->loc, .ty = TY_INT});
   Ty t = lang_check_expr(c, fn->value);
   c->n_vars = outer;
   if (t == TY_BOOL) lang_diag(c->x, fn->loc, "%s must be a number, got a condition; write (.. ? 1 : 0)", fn->name);
@@ -99,15 +100,15 @@ static void check_encode(Check *c, FormatDecl *f) {
     Ty t = check_format_fn(c, fn);
     Ty want = !d ? t : lang_scalar(d->elt)->is_float ? TY_F32 : TY_INT;
     if (d && d->is_array && !fn->arg) lang_diag(c->x, fn->loc, "field %s has %lld elements: write %s(i) = ..", d->name, (long long)d->count, d->name);
+    if (d && fn->arg2) lang_diag(c->x, fn->loc, "field %s takes one index at most", fn->name);
     if (d && !d->is_array && fn->arg) lang_diag(c->x, fn->loc, "field %s is one value: write %s = ..", d->name, d->name);
     if (d && !lang_ty_fits(t, want)) lang_diag(c->x, fn->value->loc, "field %s is %s, got %s; write i32(rint(..))", fn->name, d->elt, lang_ty_text(t));
-    lang_declare(c, (Var){.name = fn->name, .what = d ? "a field" : "a function", .loc = fn->loc, .ty = want, .callable = fn->arg != NULL});
+    lang_declare(c, (Var){.name = fn->name, .what = d ? "a field" : "a function", .loc = fn->loc, .ty = want, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
   }
   for (int j = 0; j < f->n_fields; j++) {
     const Var *v = lang_var(c, f->field[j].name);
     if (!v) lang_diag(c->x, f->field[j].loc, "encode does not give field %s", f->field[j].name);
   }
-  check_sizes(c, f->encode, f->n_encodes);
   c->block = 0;
 }
 
@@ -121,9 +122,9 @@ static void check_format(Check *c, FormatDecl *f) {
     FormatFn *fn = &f->fn[i];
     Ty t = check_format_fn(c, fn);
     if (!strcmp(fn->name, "x")) value = fn;
-    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL});
+    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
   }
-  if (!value || !value->arg) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
+  if (!value || !value->arg || value->arg2) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
   check_sizes(c, f->fn, f->n_fns);
   c->format = NULL;
   if (f->n_encodes) check_encode(c, f);

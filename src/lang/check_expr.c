@@ -241,10 +241,17 @@ static const Var *check_attr(Check *c, const Expr *e, bool indexed, Ty *ty) {
 }
 
 /* b.window in a graph's condition, b the layer's name there. */
-static bool is_layer_number(const Check *c, const Expr *e) {
-  if (!c->loop || e->arg[0]->kind != EX_NAME || strcmp(e->arg[0]->name, c->loop_var)) return false;
-  for (int i = 0; i < c->loop->n_hypers; i++) if (!strcmp(c->loop->hyper[i].name, e->name)) return true;
-  return false;
+static bool is_of_loop(const Check *c, const Expr *e) { return c->loop && e->arg[0]->kind == EX_NAME && !strcmp(e->arg[0]->name, c->loop_var); }
+
+static Ty check_layer_number(Check *c, const Expr *e) {
+  const char **names = NULL;
+  int n = 0, cap = 0;
+  for (int i = 0; i < c->loop->n_hypers; i++) {
+    if (!strcmp(c->loop->hyper[i].name, e->name)) return TY_ANY;
+    PUSH(c->x->arena, names, n, cap, c->loop->hyper[i].name);
+  }
+  lang_diag_near(c->x, e->loc, e->name, names, n, "layer %s has no number %s", c->loop->name, e->name);
+  return TY_ERR;
 }
 
 static Ty check_index(Check *c, Expr *e) {
@@ -334,7 +341,7 @@ static Ty check_call(Check *c, Expr *e) {
   const Var *v = lang_var(c, e->name);
   if (v && v->callable) {
     for (int i = 0; i < e->n_args; i++) lang_check_int(c, e->arg[i], "an index");
-    if (e->n_args != 1) wrong_count(c, e, 1, 1);
+    if (e->n_args != 1 + v->two) wrong_count(c, e, 1 + v->two, 1 + v->two);
     return v->ty;
   }
   const LangBuiltin *b = lang_builtin(e->name, c->in_hyper);
@@ -422,8 +429,9 @@ static Ty check_reduce(Check *c, Expr *e) {
   if (t == TY_BOOL) lang_diag(c->x, e->loc, "%s wants numbers, got conditions; write (.. ? 1 : 0)", text);
   if (e->op == RED_ISUM && !lang_ty_fits(t, TY_INT)) lang_diag(c->x, e->loc, "isum wants ints, got floats: use sum or chain");
   if ((e->op == RED_SUM || e->op == RED_CHAIN) && t == TY_INT) lang_diag(c->x, e->loc, "%s wants floats, got ints: use isum, or f32(..)", text);
+  if (e->op == RED_ARGMIN && e->n_binders != 1) lang_diag(c->x, e->loc, "argmin runs over one index, got %d", e->n_binders);
   if (t == TY_ERR || t == TY_BOOL) return TY_ERR;
-  return e->op == RED_ISUM ? TY_INT : e->op == RED_SUM || e->op == RED_CHAIN ? TY_F32 : t;
+  return e->op == RED_ISUM || e->op == RED_ARGMIN ? TY_INT : e->op == RED_SUM || e->op == RED_CHAIN ? TY_F32 : t;
 }
 
 static Ty check_int_literal(Check *c, const Expr *e) {
@@ -437,7 +445,7 @@ Ty lang_check_expr(Check *c, Expr *e) {
     case EX_INT: return check_int_literal(c, e);
     case EX_FLOAT: return TY_F32;
     case EX_NAME: return check_name(c, e);
-    case EX_FIELD: return is_layer_number(c, e) ? TY_ANY : check_attr(c, e, false, &ignored) ? ignored : TY_ERR;
+    case EX_FIELD: return is_of_loop(c, e) ? check_layer_number(c, e) : check_attr(c, e, false, &ignored) ? ignored : TY_ERR;
     case EX_INDEX: return check_index(c, e);
     case EX_CALL: return check_call(c, e);
     case EX_UNARY: return check_unary(c, e);

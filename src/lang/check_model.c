@@ -421,6 +421,7 @@ static bool same_type(Graph *g, const GType *want, const GType *got, bool take_e
 }
 
 static const char *type_text(Graph *g, const GType *t) {
+  if (t->is_number) return elt_text(t);
   const char *s = arena_printf(g->c->x->arena, "%s[", elt_text(t));
   for (int i = 0; i < t->n_dims; i++) s = arena_printf(g->c->x->arena, "%s%s%s", s, i ? ", " : "", t->dim[i] ? dim_text(g->c, t->dim[i]) : "?");
   return arena_printf(g->c->x->arena, "%s]", s);

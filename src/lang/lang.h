@@ -60,7 +60,7 @@ typedef struct FnDecl { const char *name; Loc loc; Param *param; int n_params; T
 typedef struct TableDecl { const char *name; Loc loc; const char *elt; double *value; int n_values; } TableDecl;
 
 typedef struct Field { const char *name; const char *elt; int64_t count; int64_t offset; Loc loc; bool is_array; } Field; /* elt: u8 i8 u16 i16 u32 i32 f16 bf16 f32 or another scalar kind; offset in bytes */
-typedef struct FormatFn { const char *name; const char *arg; Expr *value; Loc loc; } FormatFn;    /* q(i) = ..; arg NULL: a plain name, as in `m = ..` */
+typedef struct FormatFn { const char *name; const char *arg, *arg2; Expr *value; Loc loc; } FormatFn; /* q(i) = ..; arg NULL: a plain name, as in `m = ..`; arg2: a second index or NULL */
 typedef struct FormatDecl {
   const char *name; Loc loc;
   int64_t gguf_id;              /* -1: none */

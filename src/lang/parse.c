@@ -406,6 +406,7 @@ static FormatFn parse_format_fn(Parser *p) {
   f.name = expect_name(p, "a name");
   if (accept(p, "(")) {
     f.arg = expect_name(p, "the name of the element's index");
+    if (accept(p, ",")) f.arg2 = expect_name(p, "the name of a second index");
     expect(p, ")");
   }
   if (!accept(p, "=")) fail(p, f.arg ? "=" : "= or (i) = or a field's : type @offset");

@@ -134,7 +134,7 @@ static void print_params(const Param *p, int n, Str *out) {
 
 static void print_format_fn(const FormatFn *f, const char *indent, Str *out) {
   str_addf(out, "%s%s", indent, f->name);
-  if (f->arg) str_addf(out, "(%s)", f->arg);
+  if (f->arg) str_addf(out, f->arg2 ? "(%s, %s)" : "(%s)", f->arg, f->arg2);
   str_add(out, " = ");
   print_prec(f->value, 0, out);
   str_add_c(out, '\n');

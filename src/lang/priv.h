@@ -80,6 +80,7 @@ typedef struct Var {
   const Binder *axis;              /* dims use these names, one for each dimension: a statement's own axes. NULL: dims stand as they are */
   bool any_format;                 /* has the attributes of attrs.def */
   bool callable;                   /* name(index) */
+  bool two;                        /* name(index, index) */
   bool pending;                    /* a result that no statement has given yet */
 } Var;
 typedef struct Check {

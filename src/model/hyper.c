@@ -37,9 +37,9 @@ static const FileTensor *find_tensor(HyperEnv *env, const Expr *e) {
   return t;
 }
 
-/* The first name as an error shows it. */
+/* The name that an error shows: of several the first, which is GGUF's, or the last. */
 static const char *shown(HyperEnv *env, const Expr *e, bool key) {
-  while (e->kind != EX_STR && e->n_args) e = e->arg[0];
+  while (e->kind != EX_STR && e->n_args) e = e->arg[env->arch ? 0 : e->n_args - 1];
   return key && env->arch ? arena_printf(env->arena, "%s.%s", env->arch, e->name) : e->name;
 }
 

@@ -85,7 +85,7 @@ static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
   void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)f->p, out};
   format_table_args(t->form, args);
   uint8_t scratch[256];
-  k->entry(args, 0, f->n_elems / t->form->block, scratch);
+  k->entry(args, 0, f->n_elems / t->form->decl->block, scratch);
   return NULL;
 }
 

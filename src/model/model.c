@@ -76,7 +76,13 @@ static Err *choose_numbers(Model *m) {
   if (m->kv_mem == IR_M_none) return err_new(ERR_USAGE, "KV format '%s': expected f32, f16 or bf16", m->kv);
   bool known = !strcmp(m->precision, "f32");
   for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
-  return known ? NULL : err_new(ERR_USAGE, "precision '%s': no op has a variant for it", m->precision);
+  if (known) return NULL;
+  const char *others = "";
+  for (int i = 0; i < m->module->n_ops; i++) {
+    const char *p = m->module->op[i]->precision;
+    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
+  }
+  return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
 }
 
 static Err *load_numbers(Model *m) {
@@ -149,7 +155,14 @@ static Err *open_parts(Model *m, const char *path) {
     mark_packed(m, s);
   }
   TRY(model_load_weights(m));
-  return model_plan_memory(m);
+  TRY(model_plan_memory(m));
+  if (trace_on(TRACE_plan, NULL)) {
+    Str s = {0};
+    model_plan_text(m, &s);
+    trace_text(TRACE_plan, "as opened", s.p);
+    str_free(&s);
+  }
+  return NULL;
 }
 
 Err *model_open(const char *path, const ModelOptions *opt, Model **out) {

@@ -120,6 +120,8 @@ Err *model_plan_memory(Model *m) {
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
   m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
+  trace_printf(TRACE_mem, "work: %zu bytes for what lives in a section, %zu for what crosses them; state: %lld bytes a sequence", m->temp.n_bytes,
+               m->var_mem.n_bytes, (long long)m->state_bytes);
   return NULL;
 }
 
@@ -209,13 +211,15 @@ static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
 }
 
 /* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
-static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, const StepPart *part, int nth, int64_t first_row) {
-  const Section *s = c->section;
+static Err *add_seq_job(Step *st, const Call *c, int region, const StepPart *part, int nth, int64_t first_row) {
+  Section *s = c->section;
+  const Kern *k;
   const TpRegion *rg = &s->plan->region[region];
   void **args = seq_args(st, c, region, nth);
   int64_t sym[16];
   memcpy(sym, st->sym, sizeof sym);
   sym[0] = part->n_tokens;
+  TRY(region_kernel(st->m, s, region, sym, &k));
   for (int i = 0; i < rg->n_args; i++) {
     int b = rg->arg[i];
     if (b < 0 || b >= TP_TABLE) continue;
@@ -226,6 +230,7 @@ static void add_seq_job(Step *st, const Call *c, int region, const Kern *k, cons
   }
   set_syms(rg, args, sym);
   add_job(st, k, args, region_items(s->plan, region, &k->sched, sym));
+  return NULL;
 }
 
 static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts) {
@@ -234,11 +239,11 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     const TpRegion *rg = &s->plan->region[r];
     const Kern *k;
     int first_job = st->n_jobs;
-    TRY(region_kernel(st->m, s, r, st->sym, &k));
     if (s->per_seq[r]) {
       int64_t row = 0;
-      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) add_seq_job(st, c, r, k, &part[i], i, row);
+      for (int i = 0; i < n_parts; row += part[i].n_tokens, i++) TRY(add_seq_job(st, c, r, &part[i], i, row));
     } else {
+      TRY(region_kernel(st->m, s, r, st->sym, &k));
       set_syms(rg, c->args[r], st->sym);
       add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
     }
@@ -311,6 +316,14 @@ static void seq_grow(Seq *s, int n_tokens) {
   if (s->huge || s->n_tokens < HUGE_FROM) return;
   s->huge = true;
   os_pages_make_huge(&s->state);
+  trace_printf(TRACE_kv, "%p: %lld tokens: its pages become huge ones", (void *)s, (long long)s->n_tokens);
+}
+
+static void trace_parts(const StepPart *part, int n_parts, int64_t n_tokens, int64_t n_rows) {
+  Str s = {0};
+  for (int i = 0; i < n_parts; i++) str_addf(&s, "%s %p +%d at %lld", i ? "," : "", (void *)part[i].seq, part[i].n_tokens, (long long)part[i].seq->n_tokens);
+  trace_printf(TRACE_batch, "step of %lld token%s, %lld row%s of logits; sequences:%s", (long long)n_tokens, n_tokens == 1 ? "" : "s", (long long)n_rows, n_rows == 1 ? "" : "s", s.p);
+  str_free(&s);
 }
 
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
@@ -320,6 +333,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   int64_t n_rows = set_inputs(m, part, n_parts);
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
+  if (trace_on(TRACE_batch, NULL)) trace_parts(part, n_parts, n_tokens, n_rows);
   if (trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
   int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
@@ -343,12 +357,14 @@ Err *seq_new(Model *m, Seq **out) {
     free(s);
     return err_wrap(e, "state of a sequence");
   }
+  trace_printf(TRACE_kv, "%p: new sequence, %lld bytes for %lld tokens as %s", (void *)s, (long long)m->state_bytes, (long long)m->context, m->kv);
   *out = s;
   return NULL;
 }
 
 void seq_free(Seq *s) {
   if (!s) return;
+  trace_printf(TRACE_kv, "%p: gone, with %lld tokens", (void *)s, (long long)s->n_tokens);
   os_pages_free(&s->state);
   free(s);
 }
@@ -357,5 +373,6 @@ int64_t seq_n_tokens(const Seq *s) { return s->n_tokens; }
 
 void seq_truncate(Seq *s, int64_t n_tokens) {
   CHECK(n_tokens >= 0 && n_tokens <= s->n_tokens, "cannot keep %lld tokens", (long long)n_tokens);
+  if (n_tokens < s->n_tokens) trace_printf(TRACE_kv, "%p: cut from %lld to %lld tokens", (void *)s, (long long)s->n_tokens, (long long)n_tokens);
   s->n_tokens = n_tokens;
 }

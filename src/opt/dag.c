@@ -251,6 +251,16 @@ int dx_table(Dag *d, const TableDecl *t) {
   uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, (int64_t)t->n_values * ir_mem_bytes[x->mem] + 64);
   for (int i = 0; i < t->n_values; i++) table_store(x->mem, p + (int64_t)i * ir_mem_bytes[x->mem], t->value[i]);
   x->data = p;
+  x->lo = x->hi = t->n_values ? t->value[0] : 0;
+  for (int i = 0; i < t->n_values; i++) {
+    int k = 0;
+    x->lo = MIN(x->lo, t->value[i]);
+    x->hi = MAX(x->hi, t->value[i]);
+    while (k < MIN(x->n_distinct, 64) && (x->distinct[k] < t->value[i] || x->distinct[k] > t->value[i])) k++;
+    if (k < MIN(x->n_distinct, 64)) continue;
+    if (x->n_distinct < 64) x->distinct[x->n_distinct] = t->value[i];
+    x->n_distinct = MIN(x->n_distinct + 1, 65);
+  }
   return d->n_tabs++;
 }
 
@@ -278,6 +288,10 @@ static int64_t ones_above(int64_t v) {
 }
 
 static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) {
+  if (n->op == DXO_COND) {
+    DxRange p = dx_range(d, n->arg[1], axis_max), q = dx_range(d, n->arg[2], axis_max);
+    return (DxRange){MIN(p.lo, q.lo), MAX(p.hi, q.hi)};
+  }
   DxRange a = dx_range(d, n->arg[0], axis_max), b = n->n_args > 1 ? dx_range(d, n->arg[1], axis_max) : a;
   bool nonneg = a.lo >= 0 && b.lo >= 0;
   int64_t p[4];
@@ -298,10 +312,6 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
     case DXO_MIN: return (DxRange){MIN(a.lo, b.lo), MIN(a.hi, b.hi)};
     case DXO_MAX: return (DxRange){MAX(a.lo, b.lo), MAX(a.hi, b.hi)};
     case DXO_I8: return (DxRange){-128, 127};
-    case DXO_COND: {
-      DxRange c = dx_range(d, n->arg[2], axis_max);
-      return (DxRange){MIN(b.lo, c.lo), MAX(b.hi, c.hi)};
-    }
     default: return RANGE_ANY;
   }
 }
@@ -309,6 +319,7 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
 static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_max) {
   const TableDecl *t = d->tab[n->ival].decl;
   DxRange at = dx_range(d, n->arg[0], axis_max), r = {INT64_MAX, INT64_MIN};
+  if (at.hi - at.lo > 256) return (DxRange){(int64_t)d->tab[n->ival].lo, (int64_t)d->tab[n->ival].hi}; /* of the whole table: a little wide, and quick */
   for (int64_t i = MAX(at.lo, 0); i <= MIN(at.hi, t->n_values - 1); i++) {
     r.lo = MIN(r.lo, (int64_t)t->value[i]);
     r.hi = MAX(r.hi, (int64_t)t->value[i]);
@@ -318,6 +329,7 @@ static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_ma
 
 DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
   const DxNode *n = &d->node[x];
+  if (n->type != DT_INT && n->kind != DX_INT) return RANGE_ANY;
   switch (n->kind) {
     case DX_INT: return (DxRange){n->ival, n->ival};
     case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
@@ -332,6 +344,7 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
         default: return (DxRange){0, 0xffffffffll};
       }
     case DX_TAB: return range_table(d, n, axis_max);
+    case DX_RED: return n->op == RED_ARGMIN ? (DxRange){0, dx_range(d, n->arg[0], axis_max).hi - 1} : RANGE_ANY;
     case DX_OP: return range_op(d, n, axis_max);
     default: return RANGE_ANY;
   }

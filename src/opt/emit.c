@@ -65,7 +65,7 @@ IrRef lin_value(Emit *e, Lin l) {
 static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
 
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
-static Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
+Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
   for (int i = 0; i < l.n; i++) g = gcd64(g, l.t[i].c);
   l.lane = 0;
@@ -103,7 +103,8 @@ Lin lin_of(Emit *e, Dx x) {
   if (n->kind == DX_SYM) return lin_ref(e->arg[arg_slot(e, ~(int)n->ival)], 1);
   if (n->kind == DX_AXIS) {
     Lin l = e->axis[n->ival];
-    if (n->ival == 0 && e->n_rows > 1) l.k += e->row;
+    if (n->ival == e->row_axis && e->n_rows > 1) l.k += e->row / e->blocks;
+    if (n->ival == e->lane_axis && e->blocks > 1) l.k += (int64_t)e->lanes * (e->row % e->blocks);
     return l;
   }
   if (n->kind == DX_OP && n->n_args == 2) {
@@ -186,6 +187,7 @@ static Vals one(Emit *e, IrRef v, bool vec) {
 }
 
 IrRef emit_pick(Emit *e, Vals v, int row, bool vec) {
+  if (v.n > 1 && v.n < e->n_rows) row /= e->blocks; /* made before the rows were doubled by blocks of lanes */
   IrRef r = v.v[v.n == 1 ? 0 : row];
   return vec && !v.vec ? ir_splat(&e->b, r, e->lanes) : r;
 }
@@ -213,7 +215,10 @@ static void remember(Emit *e, Dx x, Vals v) {
 }
 
 static bool in_lanes(const Emit *e, Dx x) { return e->lane_axis >= 0 && e->d->node[x].axes >> e->lane_axis & 1; }
-static bool in_rows(const Emit *e, Dx x) { return e->n_rows > 1 && e->d->node[x].axes & 1; }
+static bool in_rows(const Emit *e, Dx x) {
+  uint32_t axes = e->d->node[x].axes;
+  return e->n_rows > 1 && (axes >> e->row_axis & 1 || (e->blocks > 1 && e->lane_axis >= 0 && axes >> e->lane_axis & 1));
+}
 
 static IrRef pow2_shift(Emit *e, IrOp op, IrRef a, IrRef by) {
   int64_t k;
@@ -283,7 +288,7 @@ static Vals emit_op_node(Emit *e, Dx x) {
   for (int i = 0; i < n.n_args; i++) {
     a[i] = emit(e, n.arg[i]);
     vec |= a[i].vec;
-    rows = MAX(rows, a[i].n);
+    if (a[i].n > 1) rows = e->n_rows;
   }
   DxType t = (DxType)e->d->node[n.arg[n.op == DXO_COND ? 1 : 0]].type;
   bool logical = n.op == DXO_SHR && dx_range(e->d, n.arg[0], NULL).lo >= 0;
@@ -302,13 +307,17 @@ static Vals emit_load(Emit *e, Dx x) {
   int buf = (int)n.ival;
   if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) {
     Vals v = e->local[buf].val;
-    return e->n_rows == 1 && v.n > 1 ? (Vals){1, v.vec, v.v + e->tile_row} : v;
+    if (v.n == 1) return v;
+    if (e->n_rows == 1) return (Vals){1, v.vec, v.v + e->tile_row};
+    Vals all = {e->n_rows, v.vec, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+    for (int k = 0; k < all.n; k++) all.v[k] = v.v[k / e->blocks];
+    return all;
   }
   int rows = in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     e->row = k;
-    int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k) : 0;
+    int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
     if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
@@ -466,6 +475,19 @@ static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
   return acc;
 }
 
+static bool find_reduction(Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_RED) return true;
+  if (!dag_walk_first(d, x)) return false;
+  for (int i = 0; i < n->n_args; i++) if (find_reduction(d, n->arg[i])) return true;
+  return false;
+}
+
+static bool has_reduction(Dag *d, Dx x) {
+  dag_walk_begin(d);
+  return find_reduction(d, x);
+}
+
 /* One accumulator per row (and lane), increasing order. */
 static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
@@ -476,7 +498,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
-  if (fixed && unit < UNROLL && vec) unit = ROUND_UP(UNROLL, unit);
+  if (fixed && unit < UNROLL && vec && !has_reduction(e->d, n.arg[1])) unit = ROUND_UP(UNROLL, unit); /* a body with a sum of its own is long enough */
   if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
@@ -573,15 +595,15 @@ static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);
   }
   int rows = in_rows(e, x) ? e->n_rows : 1, saved = e->n_rows;
-  Lin m = e->axis[0];
+  Lin m = e->axis[e->row_axis];
   Vals r = {rows, false, ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) { /* rows of a striped sum share nothing: one after another */
     int mark = emit_mark(e);
     e->n_rows = 1;
-    if (rows > 1) e->axis[0].k = m.k + k;
+    if (rows > 1) e->axis[e->row_axis].k = m.k + k / e->blocks;
     r.v[k] = reduce_striped(e, &n);
-    if (rows > 1) emit_forget_axis(e, mark, 0);
-    e->axis[0] = m;
+    if (rows > 1) emit_forget_axis(e, mark, e->row_axis);
+    e->axis[e->row_axis] = m;
   }
   e->n_rows = saved;
   return r;

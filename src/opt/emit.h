@@ -22,7 +22,9 @@ typedef struct Emit {
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
-  int n_rows, row;                /* rows in lockstep: axis 0 is axis[0] + row */
+  /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
+     r / blocks, whose row_axis is axis[row_axis] + r / blocks, and for the lanes after the first r % blocks blocks. */
+  int n_rows, row, row_axis, blocks;
   int tile_row;                   /* rows one after another: which of the item's tile, whose locals it uses */
   IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
   Local *local; Panel *panel;
@@ -37,6 +39,7 @@ Lin lin_const(int64_t k);
 Lin lin_ref(IrRef v, int64_t coef);
 Lin lin_add(Emit *e, Lin a, Lin b);
 Lin lin_scale(Lin a, int64_t c);
+Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never negative; lanes may not cross a multiple of D */
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
@@ -60,12 +63,18 @@ typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_RO
 void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, int n_init);
 void loop_end(Emit *e, Loop *l, const IrRef *next);  /* afterwards l->carried holds the final values */
 
+/* lower.c */
+Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last);
+void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads the addresses of the form's tables */
+
 /* weight.c */
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
+Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical);
+IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 #endif

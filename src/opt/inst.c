@@ -224,6 +224,7 @@ static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   if (i == e->n_binders) return eval(s, e->arg[0]);
   Dag *d = s->p->dag;
   int axis = DX_BINDER + s->depth;
+  if (e->op == RED_ARGMIN) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: argmin is for formats", s->op));
   if (axis >= DX_MAX_AXES) return fail(s, err_new(ERR_LIMIT, "op %s: reductions nest too deep", s->op));
   Dx extent = eval(s, e->binder[i].extent);
   int mark = s->n;

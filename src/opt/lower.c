@@ -16,13 +16,14 @@ static IrType shape_of(Emit *e, int buf) {
   return ir_ptr_type(e->fn, p);
 }
 
-static Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
+Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *last) {
   Emit *e = ARENA_NEW(a, Emit);
   e->a = a;
   e->fn = ir_fn_new(a, name);
   e->lane_axis = -1;
   e->lanes = 1;
   e->n_rows = 1;
+  e->blocks = 1;
   e->load_block = -1;
   e->b = (IrBuild){e->fn, ir_block_add(e->fn)};
   *args = ir_param(e->fn, 0, ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_ptr, .space = IR_S_args, .n_dims = 1, .dim = {-1}}));
@@ -53,17 +54,28 @@ static Emit *emit_region(Arena *a, const TpPlan *plan, int region, const Sched *
 }
 
 /* ---- which rows share ---------------------------------------------------------------------------------------------- */
-static bool reads_apart(Dag *d, Dx x, bool in_chain) {
+/* Depends on the axis only through axis / R: the same for R neighbours that start at a multiple of R. */
+static bool only_by_groups(const Dag *d, Dx x, int axis, int R) {
+  const DxNode *n = &d->node[x];
+  int64_t by;
+  if (!(n->axes >> axis & 1)) return true;
+  if (n->kind == DX_OP && n->op == DXO_DIV && d->node[n->arg[0]].kind == DX_AXIS && dx_is_int(d, n->arg[1], &by)) return by % R == 0;
+  if (n->kind == DX_AXIS) return false;
+  for (int i = 0; i < n->n_args; i++) if (!only_by_groups(d, n->arg[i], axis, R)) return false;
+  return true;
+}
+
+static bool reads_apart(Dag *d, Dx x, bool in_chain, int axis, int R) {
   const DxNode *n = &d->node[x];
   if (!dag_walk_first(d, x)) return false;
-  if (in_chain && (n->kind == DX_LOAD || n->kind == DX_WGT) && !(n->axes & 1)) return true;
-  for (int i = 0; i < n->n_args; i++) if (reads_apart(d, n->arg[i], in_chain || (n->kind == DX_RED && n->op == RED_CHAIN && i == 1))) return true;
+  if (in_chain && (n->kind == DX_LOAD || n->kind == DX_WGT) && only_by_groups(d, x, axis, R)) return true;
+  for (int i = 0; i < n->n_args; i++) if (reads_apart(d, n->arg[i], in_chain || (n->kind == DX_RED && n->op == RED_CHAIN && i == 1), axis, R)) return true;
   return false;
 }
 
-bool lower_shares_rows(Dag *d, const TpStmt *t) {
+bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows) {
   dag_walk_begin(d);
-  return t->n_axes > 0 && d->node[t->extent[0]].kind == DX_SYM && reads_apart(d, t->rhs, false);
+  return axis < t->n_axes && reads_apart(d, t->rhs, false, axis, n_rows);
 }
 
 /* ---- statements ---------------------------------------------------------------------------------------------------- */
@@ -87,7 +99,7 @@ static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
   IrMem m = buf_mem(e, t->buf);
   for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
     e->row = k;
-    int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off + e->local[t->buf].row_bytes * (e->tile_row + k) : 0;
+    int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off + e->local[t->buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
     Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), ir_mem_bytes[m]);
     at.lane = 0;
     at.k += off;
@@ -115,25 +127,74 @@ static void lane_step(Emit *e, const TpStmt *t, int axis, Lin first, int n_lanes
   emit_forget_axis(e, mark, axis);
 }
 
+/* Rows of a file end where they end: no vector may reach past them. */
+static bool reads_raw(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  if (n->kind == DX_WGT && e->p->buf[n->ival].raw) return true;
+  for (int i = 0; i < n->n_args; i++) if (reads_raw(e, n->arg[i])) return true;
+  return false;
+}
+
+static void lane_rest(Emit *e, const TpStmt *t, int axis, int64_t first, int64_t end) {
+  if (!reads_raw(e, t->rhs)) {
+    lane_step(e, t, axis, lin_const(first), (int)(end - first));
+    return;
+  }
+  e->lane_axis = -1;
+  e->lanes = 1;
+  for (int64_t i = first; i < end; i++) {
+    int mark = emit_mark(e);
+    e->axis[axis] = lin_const(i);
+    store_target(e, t, emit(e, t->rhs), 0);
+    emit_forget_axis(e, mark, axis);
+  }
+}
+
+/* Blocks of lanes from number `from` on, `count` times `blocks` of them side by side. */
+static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef count, int blocks) {
+  Loop l;
+  int rows = e->n_rows;
+  loop_begin(e, &l, count, false, NULL, 0);
+  Lin first = lin_ref(l.iv, (int64_t)FULL_LANES * blocks);
+  if (from) first = lin_add(e, first, lin_ref(from, FULL_LANES));
+  e->blocks = blocks;
+  e->n_rows = rows * blocks;
+  lane_step(e, t, axis, first, 0);
+  e->blocks = 1;
+  e->n_rows = rows;
+  loop_end(e, &l, NULL);
+}
+
+/* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. */
+static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
+  int blocks = 1;
+  if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
+  while (blocks < 4 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
+  return blocks;
+}
+
 static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
-  IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / FULL_LANES) : 0;
+  IrRef n;
+  int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 4);
   if (!fixed) {
     IrRef len = emit_row_bound(e, t->extent[axis], IR_smax);
     n = ir_shift(&e->b, IR_shr, ir_op2(&e->b, IR_add, len, ir_const_i(&e->b, IR_T_i64, FULL_LANES - 1)), 4);
-  }
+  } else n = ir_const_i(&e->b, IR_T_i64, ext / FULL_LANES);
   e->lane_axis = axis;
   e->lanes = FULL_LANES;
   if (fixed && ext / FULL_LANES == 1) lane_step(e, t, axis, lin_const(0), 0);
-  else if (!fixed || ext >= FULL_LANES) {
-    Loop l;
-    loop_begin(e, &l, n, false, NULL, 0);
-    lane_step(e, t, axis, lin_ref(l.iv, FULL_LANES), 0);
-    loop_end(e, &l, NULL);
+  else if (blocks == 1 && (!fixed || ext >= FULL_LANES)) lane_blocks(e, t, axis, 0, n, 1);
+  else if (blocks > 1) {
+    int sh = blocks == 4 ? 2 : 1;
+    IrRef groups = ir_shift(&e->b, IR_shr, n, sh);
+    lane_blocks(e, t, axis, 0, groups, blocks);
+    IrRef done = ir_shift(&e->b, IR_shl, groups, sh);
+    if (!fixed || ext / FULL_LANES % blocks) lane_blocks(e, t, axis, done, ir_op2(&e->b, IR_sub, n, done), 1);
   }
-  if (fixed && ext % FULL_LANES) lane_step(e, t, axis, lin_const(ext / FULL_LANES * FULL_LANES), (int)(ext % FULL_LANES));
+  if (fixed && ext % FULL_LANES) lane_rest(e, t, axis, ext / FULL_LANES * FULL_LANES, ext);
   e->lane_axis = -1;
   e->lanes = 1;
 }
@@ -176,22 +237,23 @@ static void one_row(Emit *e, const TpStmt *t, int n_par, Vals *value) {
 /* A statement for the item's rows: in lockstep where rows share what they read, else one row after another. */
 static void item_statement(Emit *e, const TpStmt *t, int n_par, int n_rows) {
   bool value = t->n_axes == n_par && e->p->buf[t->buf].local == e->region;
-  Lin m = e->axis[0];
-  if (n_rows > 1 && !value && lower_shares_rows(e->d, t)) {
+  int ra = e->row_axis;
+  Lin m = e->axis[ra];
+  if (!value && !e->s.naive && lower_shares_rows(e->d, t, ra, n_rows)) {
     int mark = emit_mark(e);
     e->n_rows = n_rows;
     nest(e, t, n_par, lane_axis_of(e, t, n_par));
     e->n_rows = 1;
-    emit_forget_axis(e, mark, 0);
+    emit_forget_axis(e, mark, ra);
     return;
   }
   Vals all = {n_rows, false, value ? ARENA_ARRAY(e->a, IrRef, n_rows) : NULL};
   for (e->tile_row = 0; e->tile_row < n_rows; e->tile_row++) {
     int mark = emit_mark(e);
-    e->axis[0].k = m.k + e->tile_row;
+    e->axis[ra].k = m.k + e->tile_row;
     one_row(e, t, n_par, value ? &all : NULL);
-    if (n_rows > 1) emit_forget_axis(e, mark, 0);
-    e->axis[0] = m;
+    if (n_rows > 1) emit_forget_axis(e, mark, ra);
+    e->axis[ra] = m;
   }
   e->tile_row = 0;
   if (value) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = all};
@@ -207,19 +269,33 @@ static int64_t axis_bound(const Dag *d, const TpRegion *r, int axis) {
 
 static bool is_data(const Dag *d, Dx x) { return d->node[x].kind != DX_INT && d->node[x].kind != DX_SYM; }
 
-/* Items run over the parallel axes, the last fastest. Axis 0 counts tiles of T rows first, then the rows left over. -> its part of the item. */
-static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r) {
-  for (int i = r->n_par - 1; i > 0; i--) {
-    IrRef ext = is_data(e->d, r->par[i]) ? ir_const_i(&e->b, IR_T_i64, axis_bound(e->d, r, i)) : lin_value(e, lin_of(e, r->par[i]));
-    e->axis[i] = lin_ref(ir_op2(&e->b, IR_urem, item, ext), 1);
-    item = ir_op2(&e->b, IR_udiv, item, ext);
+static IrRef axis_length(Emit *e, const TpRegion *r, int axis) {
+  return is_data(e->d, r->par[axis]) ? ir_const_i(&e->b, IR_T_i64, axis_bound(e->d, r, axis)) : lin_value(e, lin_of(e, r->par[axis]));
+}
+
+/* Items run over the parallel axes: axis 0 slowest, then those whose length depends on data, the rest fastest, so that neighbours read the
+   same of what such an axis cuts up. The tiled axis counts its full tiles first, then the rows left over; its part of the item is returned. */
+static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r, IrRef tiled_units) {
+  IrRef unit = 0;
+  for (int pass = 0; pass < 3; pass++) {
+    for (int i = r->n_par - 1; i >= 0; i--) {
+      if ((i == 0 ? 2 : is_data(e->d, r->par[i]) ? 1 : 0) != pass) continue;
+      IrRef part = item;
+      if (i > 0) {
+        IrRef n = i == e->row_axis && tiled_units ? tiled_units : axis_length(e, r, i);
+        part = ir_op2(&e->b, IR_urem, item, n);
+        item = ir_op2(&e->b, IR_udiv, item, n);
+      }
+      e->axis[i] = lin_ref(part, 1);
+      if (i == e->row_axis) unit = part;
+    }
   }
-  return item;
+  return unit;
 }
 
 static void item_rows(Emit *e, const TpRegion *r, IrRef row, int n_rows, int next) {
   int mark = emit_mark(e);
-  e->axis[0] = lin_ref(row, 1);
+  e->axis[e->row_axis] = lin_ref(row, 1);
   e->n_rows = n_rows;
   for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
     if (!is_data(e->d, r->par[i])) continue;
@@ -229,30 +305,42 @@ static void item_rows(Emit *e, const TpRegion *r, IrRef row, int n_rows, int nex
     e->b.at = work;
   }
   e->n_rows = 1;
-  emit_forget_axis(e, mark, 0); /* what was made for rows in lockstep is not for one row */
+  emit_forget_axis(e, mark, e->row_axis); /* what was made for rows in lockstep is not for one row */
   for (int i = 0; i < r->n_stmts; i++) item_statement(e, &e->p->stmt[r->stmt[i]], r->n_par, n_rows);
   ir_jmp(&e->b, next, NULL, 0);
   emit_forget(e, mark);
 }
 
+/* A multiple of R rows needs no code for rows left over; and only then does a tile of R start at a multiple of R. */
+static bool only_full_tiles(const Emit *e, const TpRegion *r, int T) {
+  int64_t n;
+  return dx_is_int(e->d, r->par[e->row_axis], &n) && n % T == 0;
+}
+
 static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   Loop l;
   int T = e->s.tile[0];
-  IrRef full = 0, tile = ir_const_i(&e->b, IR_T_i64, T);
+  IrRef full = 0, units = 0, tile = ir_const_i(&e->b, IR_T_i64, T);
+  e->row_axis = e->s.row_axis;
   place_locals(e, T);
-  if (T > 1) full = ir_op2(&e->b, IR_udiv, lin_value(e, lin_of(e, r->par[0])), tile);
-  loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
-  IrRef unit = bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r);
-  int next = ir_block_add(e->fn);
   if (T > 1) {
+    IrRef n = axis_length(e, r, e->row_axis);
+    full = ir_op2(&e->b, IR_udiv, n, tile);
+    units = ir_op2(&e->b, IR_add, full, ir_op2(&e->b, IR_urem, n, tile));
+  }
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  IrRef unit = bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r, units);
+  int next = ir_block_add(e->fn);
+  if (T > 1 && only_full_tiles(e, r, T)) item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+  else if (T > 1) {
     int many = ir_block_add(e->fn), single = ir_block_add(e->fn);
     ir_br(&e->b, ir_cmp(&e->b, IR_icmp, IR_P_lt, unit, full), many, NULL, 0, single, NULL, 0);
     e->b.at = many;
     item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
     e->b.at = single;
     unit = ir_op2(&e->b, IR_add, unit, ir_op2(&e->b, IR_mul, full, ir_const_i(&e->b, IR_T_i64, T - 1)));
-  }
-  item_rows(e, r, unit, 1, next);
+    item_rows(e, r, unit, 1, next);
+  } else item_rows(e, r, unit, 1, next);
   e->b.at = next;
   loop_end(e, &l, NULL);
   ir_ret(&e->b);
@@ -365,26 +453,25 @@ int64_t region_items(const TpPlan *plan, int region, const Sched *s, const int64
     Dx x = r->contraction ? t->extent[i] : r->par[i];
     int64_t ext = dx_is_int(d, x, &v) ? v : d->node[x].kind == DX_SYM ? sym[d->node[x].ival] : axis_bound(d, r, i);
     if (r->contraction && !s->naive) n *= i == 0 ? (s->block_rows ? (ext + s->block_rows - 1) / s->block_rows : 1) : (ext + PACK_ROWS - 1) / PACK_ROWS;
-    else n *= i == 0 ? ext / s->tile[0] + ext % s->tile[0] : ext;
+    else n *= i == s->row_axis ? ext / s->tile[0] + ext % s->tile[0] : ext;
   }
   return n;
 }
 
 /* ---- packing and decoding ------------------------------------------------------------------------------------------ */
-static void pack_codes(Emit *e, const FormatForm *f, PackLayout l, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
+static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrRef out, Lin to, int chunk) {
   const PackLeaf *lf = &f->leaf[f->code];
   int quads = f->chunk / 4;
   IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
   IrType t = IR_T_i32x16;
   for (int q = 0; q < quads; q++) {
     for (int k = 0; k < 4; k++) {
-      IrRef v = emit_block_value(e, f, lf->at[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
-      if (lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
+      IrRef v = emit_block_value(e, f, (lf->index ? lf->index : lf->at)[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
+      if (lf->lo && !lf->index) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
       if (k) v = ir_shift(&e->b, IR_shl, v, 8 * k);
       word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
     }
   }
-  to.k += l.leaf_off[f->code] + (int64_t)chunk * l.leaf_stride[f->code];
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
     for (int v = 0; v < n_vec; v++, to.k += 64) {
@@ -415,7 +502,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 
-static void load_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
+void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr) {
   e->arg = ARENA_ARRAY(e->a, IrRef, DX_MAX_TABLES);
   for (int i = 0; i < f->dag->n_tabs; i++) e->arg[i] = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8 * (FORMAT_ARG_TABLES + i));
 }
@@ -427,7 +514,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
@@ -438,15 +525,12 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];
     int per = s == f->code ? f->chunk : lf->gran;
-    Lin to = lin_add(e, tile_at, lin_ref(blocks.iv, f->block / per * l.leaf_stride[s]));
     for (int g = 0; g < f->block / per; g++) {
-      if (s == f->code) {
-        pack_codes(e, f, l, base, offs, out, to, g);
-        continue;
-      }
-      Lin at = to;
-      at.k += l.leaf_off[s] + g * l.leaf_stride[s];
-      pack_leaf(e, f, lf, base, offs, out, at, g * per);
+      Lin k = lin_ref(blocks.iv, f->block);
+      k.k = g * per;
+      Lin to = lin_add(e, tile_at, emit_leaf_byte(e, f, &l, s, k));
+      if (s == f->code) pack_codes(e, f, base, offs, out, to, g);
+      else pack_leaf(e, f, lf, base, offs, out, to, g * per);
     }
   }
   loop_end(e, &blocks, NULL);
@@ -463,12 +547,12 @@ Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out_fn
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef in = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
   Loop l;
-  load_tables(e, f, args, ptr);
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef block = ir_op2(&e->b, IR_add, first, l.iv);
-  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->n_bytes)));
-  for (int i = 0; i < f->block; i++) {
-    Lin to = lin_ref(block, 4 * f->block);
+  IrRef base = ir_padd(&e->b, in, lin_value(e, lin_ref(block, f->decl->n_bytes)));
+  for (int i = 0; i < (int)f->decl->block; i++) {
+    Lin to = lin_ref(block, 4 * f->decl->block);
     to.k = 4 * i;
     emit_store_at(e, IR_M_f32, out, to, emit_block_value(e, f, f->x[i], base, 0, lin_const(0)), 0);
   }

@@ -33,7 +33,7 @@ typedef struct DxNode {
 } DxNode;
 
 /* A table of the texts as it lies in memory. */
-typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; } DxTable;
+typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
 enum { DX_MAX_TABLES = 8 };
 
 typedef struct Dag {
@@ -72,7 +72,8 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo */
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
-  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: code bits split into planes of 8, 4, 2, 1 bits */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 2, 1 bits */
+  Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
 typedef struct FormatForm {
@@ -80,7 +81,7 @@ typedef struct FormatForm {
   Dag *dag;
   bool plain;               /* one element a block, its value a stored number: memory of kind `mem` */
   IrMem mem;
-  int block, n_bytes;
+  int block, n_bytes;       /* the declaration's, or as many small blocks as make 32 elements */
   Dx *x;                    /* [block] value of element i over DX_FIELD */
   Dx value;                 /* the same over DX_LEAF, one expression for all elements; 0: no canonical form (value is kept as f32) */
   PackLeaf *leaf; int n_leaves;
@@ -97,9 +98,17 @@ void format_table_args(const FormatForm *f, void **args);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
-/* Packed tensor: tiles of 16 rows, each tile one stretch of memory: per leaf an array over K. */
+/* Packed tensor: tiles of 16 rows, one behind the other. */
 enum { PACK_ROWS = 16, MAX_LEAVES = 12 };
-typedef struct PackLayout { int64_t K; int64_t leaf_off[MAX_LEAVES]; int64_t leaf_stride[MAX_LEAVES]; int64_t tile_bytes; } PackLayout; /* leaf_stride: bytes per gran (gran 1: per chunk) */
+/* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
+   share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
+typedef struct PackLayout {
+  int64_t K, unit, unit_bytes, tile_bytes;    /* unit, sub: elements */
+  int64_t sub, sub_bytes, header_bytes;
+  bool in_header[MAX_LEAVES];
+  int64_t leaf_off[MAX_LEAVES];               /* within the header or a subunit */
+  int64_t leaf_stride[MAX_LEAVES];            /* bytes per gran, of codes per chunk */
+} PackLayout;
 PackLayout format_layout(const FormatForm *f, int64_t K);
 
 /* ---- inst.c: a program of statements --------------------------------------------------------------------------------- */
@@ -175,18 +184,25 @@ void tp_plan_print(const TpPlan *p, Str *out);
 typedef struct Sched {
   int lanes;                /* of a lane block in contractions: the target's 32-bit lanes */
   int tile[4]; int n_tiles; /* rows of activations per register tile, largest first, last is 1 */
+  int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
+  int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
-bool lower_shares_rows(Dag *d, const TpStmt *t);  /* a chain in it reads what does not depend on the row: rows in lockstep read it once */
+/* A chain in it reads what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
+bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
-/* decode: args[0] blocks, args[1] f32 out; items: blocks. Values exactly as the text says. */
+/* decode: args[0] blocks, args[1] f32 out; items: blocks as declared. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
+/* encode.c: encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
+   format's encode says; ERR_UNSUPPORTED when it says nothing. Adds the tables it uses to the form's. */
+enum { ENCODE_TILE = 16 };
+Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out, int64_t *scratch_bytes);
 
 /* ---- pipeline.c: the passes, in order ---------------------------------------------------------------------------------- */
 Err *opt_pipeline(IrFn *fn);

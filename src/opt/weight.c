@@ -38,7 +38,7 @@ static IrRef emit_table(const Emit *e, const FormatForm *f, int table) {
 }
 
 /* table[index]: lane by lane when the index is. */
-static IrRef lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
+IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
   IrRef base = emit_table(e, f, (int)n->ival);
   IrType ti = ir_vec_type(IR_E_I32, lanes), tf = ir_vec_type(IR_E_F32, lanes);
   int bytes = ir_mem_bytes[n->op];
@@ -66,7 +66,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
-    case DX_TAB: v = lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
+    case DX_TAB: v = emit_lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
@@ -127,60 +127,63 @@ static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) 
   return emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
 }
 
-/* Four codes of each row: one byte each, as i32 lanes. */
-static IrRef quad(Emit *e, int buf, Lin chunk, int q) {
+/* Byte within the tile of leaf s at element k, k a multiple of what the leaf's entry covers (or inside it). */
+Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k) {
+  int64_t per = s == f->code ? f->chunk : f->leaf[s].gran;
+  Lin in_unit = lin_divmod(e, k, l->unit, true), entry = in_unit;
+  Lin at = lin_scale(lin_divmod(e, k, l->unit, false), l->unit_bytes);
+  at.k += l->leaf_off[s];
+  if (!l->in_header[s]) {
+    at.k += l->header_bytes;
+    at = lin_add(e, at, lin_scale(lin_divmod(e, in_unit, l->sub, false), l->sub_bytes));
+    entry = lin_divmod(e, in_unit, l->sub, true);
+  }
+  return lin_add(e, at, lin_scale(lin_divmod(e, entry, per, false), l->leaf_stride[s]));
+}
+
+/* Codes 4q .. 4q+3 of the chunk at element k, of each row: one byte each, as i32 lanes. */
+static IrRef quad(Emit *e, int buf, Lin k, int q) {
   const FormatForm *f = form_of(e, buf);
   const PackLeaf *lf = &f->leaf[f->code];
   if (e->panel[buf].code) {
-    Lin at = lin_add(e, lin_scale(chunk, (int64_t)f->chunk / 4 * 64), lin_const(e->panel[buf].off + q * 64));
+    Lin at = lin_add(e, lin_scale(k, 16), lin_const(e->panel[buf].off + q * 64));
     if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
     return emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
   }
   PackLayout l = format_layout(f, buf_K(e, buf));
+  Lin at = emit_leaf_byte(e, f, &l, f->code, k);
   IrType t = ir_vec_type(IR_E_I32, e->lanes);
   IrRef sum = 0;
-  int64_t off = l.leaf_off[f->code];
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (f->chunk / 4 + slots - 1) / slots, to = lf->plane_shift[i];
     int by = bits * (q / n_vec) - to;
-    IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, lin_scale(chunk, l.leaf_stride[f->code]), lin_const(off + q % n_vec * 64)), 4);
+    IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, at, lin_const(q % n_vec * 64)), 4);
     if (by) v = ir_shift(&e->b, by > 0 ? IR_shr : IR_shl, v, by > 0 ? by : -by);
     if (bits < 8) v = ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << to))));
     sum = sum ? ir_op2(&e->b, IR_or, sum, v) : v;
-    off += n_vec * 64;
+    at.k += n_vec * 64;
   }
-  return sum;
+  if (!lf->index) return sum;
+  return ir_op2(&e->b, IR_shuf, emit_load_at(e, IR_M_i32, e->lanes, emit_table(e, f, lf->map), lin_const(0)), sum);
+}
+
+/* k in the chunk's beginning and the position inside it, which must be known. */
+static bool in_chunk(Emit *e, const FormatForm *f, Lin k, Lin *chunk, int64_t *j) {
+  Lin whole;
+  if (!split(e, k, f->chunk, &whole, j)) return false;
+  *chunk = k;
+  chunk->k -= *j;
+  return true;
 }
 
 static IrRef code_at(Emit *e, int buf, Lin k) {
-  const FormatForm *f = form_of(e, buf);
   Lin chunk;
   int64_t j;
   IrType t = ir_vec_type(IR_E_I32, e->lanes);
-  if (!split(e, k, f->chunk, &chunk, &j)) return ir_const_i(&e->b, t, 0);
+  if (!in_chunk(e, form_of(e, buf), k, &chunk, &j)) return ir_const_i(&e->b, t, 0);
   IrRef v = quad(e, buf, chunk, (int)(j / 4));
   if (j % 4) v = ir_shift(&e->b, IR_shr, v, (int)(8 * (j % 4)));
   return j % 4 == 3 ? v : ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, 255));
-}
-
-static Lin group_index(Emit *e, Lin k, int gran) {
-  int64_t g = gran;
-  for (int i = 0; i < k.n; i++) {
-    int64_t a = g, b = k.t[i].c;
-    while (b) { int64_t r = a % b; a = b; b = r; }
-    g = a < 0 ? -a : a;
-  }
-  k.k -= k.k % g;
-  if (g == gran) {
-    for (int i = 0; i < k.n; i++) k.t[i].c /= gran;
-    k.k /= gran;
-    return k;
-  }
-  IrRef v = lin_value(e, k);
-  int sh = 0;
-  while (1 << sh < gran) sh++;
-  if (1 << sh == gran) return lin_ref(ir_shift(&e->b, IR_shr, v, sh), 1);
-  return lin_ref(ir_op2(&e->b, IR_udiv, v, ir_const_i(&e->b, IR_T_i64, gran)), 1);
 }
 
 static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) {
@@ -190,8 +193,7 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
   if (slot == f->code) v = code_at(e, buf, k);
   else {
     PackLayout l = format_layout(f, buf_K(e, buf));
-    Lin idx = lf->gran == 1 ? k : group_index(e, k, lf->gran);
-    v = packed_load(e, buf, lf->mem, lin_add(e, lin_scale(idx, l.leaf_stride[slot]), lin_const(l.leaf_off[slot])), ir_mem_bytes[lf->mem]);
+    v = packed_load(e, buf, lf->mem, emit_leaf_byte(e, f, &l, slot, k), ir_mem_bytes[lf->mem]);
   }
   return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
@@ -202,7 +204,7 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
-  if (n.kind == DX_TAB) return lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
+  if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
   CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
   for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
   return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
@@ -256,7 +258,7 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     Lin chunk;
     int64_t j;
     e->axis[axis] = lin_const(q);
-    if (!split(e, lin_of(e, w.arg[1]), f->chunk, &chunk, &j)) break;
+    if (!in_chunk(e, f, lin_of(e, w.arg[1]), &chunk, &j)) break;
     IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4));
     for (int k = 0; k < r.n; k++) {
       e->row = k;
@@ -283,7 +285,9 @@ static int64_t unit_of(Emit *e, Dx x, int axis) {
   if (n->kind != DX_WGT) return unit;
   const FormatForm *f = form_of(e, (int)n->ival);
   bool raw = e->p->buf[n->ival].raw || e->s.naive, ok = true;
-  int64_t need = raw ? f->block : n->op == WA_CODE || (n->op == WA_VALUE && f->code >= 0 && !e->panel[n->ival].value) ? f->chunk : 1;
+  int64_t unit_len = format_layout(f, buf_K(e, (int)n->ival)).unit;
+  bool by_chunk = n->op == WA_CODE || (n->op == WA_VALUE && f->code >= 0 && !e->panel[n->ival].value);
+  int64_t need = raw ? f->block : by_chunk && unit_len <= (n->op == WA_CODE ? 256 : 128) ? unit_len : by_chunk ? f->chunk : 1;
   int64_t g = gcd64(need, dx_coef(e->d, n->arg[1], axis, &ok));
   if (!ok) emit_fail(e, err_new(ERR_UNSUPPORTED, "a weight's position is not linear"));
   return g ? need / g : 1;
@@ -310,7 +314,7 @@ void emit_panel(Emit *e, int buf) {
     Lin k = lin_ref(l.iv, f->chunk);
     k.k = j;
     Lin to = lin_add(e, lin_ref(l.iv, (int64_t)f->chunk * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
-    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, 1), j / 4) : emit_form(e, f, f->value, buf, k);
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, f->chunk), j / 4) : emit_form(e, f, f->value, buf, k);
     int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->n_load = n_load;

@@ -73,6 +73,23 @@ static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
   return NULL;
 }
 
+static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, int64_t n) {
+  if (!trace_on(TRACE_tok, NULL)) return;
+  Str s = {0};
+  for (int64_t i = 0; i < n; i++) {
+    Str text = {0};
+    TextDecoder d;
+    text_decoder_init(&d, v, 0);
+    text_decode(&d, id[i], &text);
+    text_decode_end(&d, &text);
+    str_addf(&s, " %d ", id[i]);
+    file_quote(text.n ? text.p : "", text.n, &s);
+    str_free(&text);
+  }
+  trace_printf(TRACE_tok, "%s%s", what, s.n ? s.p : " nothing");
+  str_free(&s);
+}
+
 static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAnswer *answer, RunResult *r) {
   const float *logits = NULL;
   int64_t t_start = os_now_ns(), t_first = 0;
@@ -90,6 +107,7 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
     TRY(run_sampler_pick(sampler, logits, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
     text_ids_add(&s->ids, id);
     text_ids_add(&r->ids, id);
+    trace_ids("out", q->vocab, &id, 1);
     size_t n_before = r->text.n;
     r->reason = run_answer_take(answer, id, &r->text);
     if (!tell(q, r, n_before)) r->reason = RUN_CANCELLED;
@@ -109,6 +127,7 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   TRY(run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler));
   rewind_to(s, q);
   r.n_reused = seq_n_tokens(s->seq);
+  trace_ids("in", q->vocab, q->prompt, q->n_prompt);
   run_answer_init(&answer, q->vocab, &q->stops);
   Err *e = loop(s, q, sampler, &answer, &r);
   s->ids.n = (size_t)seq_n_tokens(s->seq);

@@ -147,6 +147,16 @@ static void test_lanewise(IrOp op, IrElt e, int n_args) {
   }
 }
 
+static void test_shuf(int lanes) {
+  for (int form = 0; form < 3; form++) { /* any bytes; the same operand twice; a table that is used again */
+    Case c = case_new("shuf");
+    IrRef t = arg_load(&c, IR_E_I32, lanes, 0), by = form == 1 ? t : arg_load(&c, IR_E_I32, lanes, 1);
+    IrRef v = ir_op2(&c.b, IR_shuf, t, by);
+    if (form == 2) result_store(&c, t, 256);
+    result_check(&c, v, arena_printf(arena, "shuf x%d form %d", lanes, form), false);
+  }
+}
+
 static void test_compare(IrOp op, IrElt e) {
   for (size_t i = 0; i < COUNT_OF(all_lanes); i++)
     for (int p = IR_P_eq; p <= IR_P_ge; p++)
@@ -606,6 +616,7 @@ int main(int argc, char **argv) {
   TEST("divide") test_divide();
   TEST("conversions") test_conversions();
   TEST("lanes") test_lane_ops();
+  TEST("shuf") for (int n = 4; n <= 16; n *= 2) test_shuf(n);
   TEST("dot4") test_dot4();
   TEST("memory") test_memory();
   TEST("gather") test_gather();

@@ -1,0 +1,208 @@
+/* Encoding: a format's `encode` as an IR function. 16 blocks side by side are the lanes of every value, so that what a text says of one
+   block is said of 16 at once; they are laid out in scratch element by element first, and the fields leave through scratch block by block.
+   Long searches (argmin) are loops, everything else is straight-line code. In: a format whose text passed the checker. Out: IR. */
+#include <string.h>
+#include "opt/emit.h"
+#include "opt/fmteval.h"
+
+typedef struct Enc {
+  Emit *e; Dag *d; const FormatForm *f;
+  IrRef *memo; int cap;         /* by node: its value where it dominates what is being emitted */
+  Dx *made; int n_made, cap_made;
+  IrRef axis[DX_MAX_AXES];
+  int64_t axis_max[DX_MAX_AXES];
+  int64_t x_off, half_off, out_off; /* in scratch: the floats, room for one vector of halves, the fields' values */
+} Enc;
+
+static IrRef value(Enc *c, Dx x);
+
+static IrRef splat_i(Enc *c, int64_t v) { return ir_const_i(&c->e->b, IR_T_i32x16, (int32_t)v); }
+
+static void remember(Enc *c, Dx x, IrRef v) {
+  c->memo[x] = v;
+  PUSH(c->e->a, c->made, c->n_made, c->cap_made, x);
+}
+
+static void forget(Enc *c, int mark) {
+  while (c->n_made > mark) c->memo[c->made[--c->n_made]] = 0;
+}
+
+/* a / b or a % b of lanes: through floats, exact where a is below 2^21 and b a constant. */
+static IrRef divide(Enc *c, const DxNode *n, IrRef a) {
+  IrBuild *b = &c->e->b;
+  int64_t by = 0;
+  DxRange r = dx_range(c->d, n->arg[0], c->axis_max);
+  if (!dx_is_int(c->d, n->arg[1], &by) || by < 1 || r.lo < 0 || r.hi >= 1 << 21) {
+    emit_fail(c->e, err_new(ERR_UNSUPPORTED, "format %s: encode: / and %% of ints need 0 <= a < 2097152 and a divisor that is a number", c->f->decl->name));
+    return a;
+  }
+  IrRef half = ir_const_f(b, IR_T_f32x16, 0.5f), inv = ir_const_f(b, IR_T_f32x16, 1.0f / (float)by);
+  IrRef q = ir_op1(b, IR_f2i, ir_op2(b, IR_fmul, ir_op2(b, IR_fadd, ir_op1(b, IR_i2f, a), half), inv));
+  return n->op == DXO_DIV ? q : ir_op2(b, IR_sub, a, ir_op2(b, IR_mul, q, splat_i(c, by)));
+}
+
+static IrRef rounded(Enc *c, IrMem m, IrRef v) {
+  emit_store_at(c->e, m, c->e->scratch, lin_const(c->half_off), v, 0);
+  return ir_load(&c->e->b, m, IR_T_f32x16, c->e->scratch, 0, 1, c->half_off);
+}
+
+/* What the body needs and the loop does not change is computed before it. */
+static void hoist(Enc *c, Dx x, int axis) {
+  const DxNode n = c->d->node[x];
+  if (c->memo[x] || n.kind == DX_INT || n.kind == DX_FLT || n.kind == DX_FIELD || n.kind == DX_AXIS) return;
+  if (!(n.axes >> axis & 1)) {
+    value(c, x);
+    return;
+  }
+  for (int i = 0; i < n.n_args; i++) hoist(c, n.arg[i], axis);
+}
+
+static IrRef search(Enc *c, const DxNode *n) {
+  IrBuild *b = &c->e->b;
+  int axis = (int)n->ival;
+  int64_t len = 0;
+  CHECK(n->op == RED_ARGMIN && dx_is_int(c->d, n->arg[0], &len));
+  hoist(c, n->arg[1], axis);
+  int mark = c->n_made;
+  Loop l;
+  IrRef init[2] = {ir_const_f(b, IR_T_f32x16, f32_from_bits(0x7f800000u)), splat_i(c, 0)}, next[2];
+  loop_begin(c->e, &l, ir_const_i(b, IR_T_i64, len), true, init, 2);
+  IrRef outer = c->axis[axis];
+  c->axis_max[axis] = len - 1;
+  c->axis[axis] = ir_splat(b, ir_op1(b, IR_trunc, l.iv), 16);
+  IrRef v = value(c, n->arg[1]), less = ir_cmp(b, IR_fcmp, IR_P_lt, v, l.carried[0]);
+  next[0] = ir_op3(b, IR_select, less, v, l.carried[0]);
+  next[1] = ir_op3(b, IR_select, less, c->axis[axis], l.carried[1]);
+  forget(c, mark);
+  loop_end(c->e, &l, next);
+  c->axis[axis] = outer;
+  return l.carried[1];
+}
+
+/* x of an index that differs from lane to lane. */
+static IrRef at_index(Enc *c, IrRef index) {
+  IrBuild *b = &c->e->b;
+  IrRef offs = ir_op2(b, IR_add, ir_shift(b, IR_shl, index, 6), ir_shift(b, IR_shl, ir_iota(b, 16), 2));
+  return ir_gather(b, IR_M_f32, IR_T_f32x16, c->e->scratch, offs, c->x_off);
+}
+
+static IrRef operation(Enc *c, const DxNode *n) {
+  IrRef a[3];
+  for (int i = 0; i < n->n_args; i++) a[i] = value(c, n->arg[i]);
+  if (n->op == DXO_RF16 || n->op == DXO_RBF16) return rounded(c, n->op == DXO_RF16 ? IR_M_f16 : IR_M_bf16, a[0]);
+  DxType t = (DxType)c->d->node[n->arg[n->op == DXO_COND ? 1 : 0]].type;
+  if (t == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return divide(c, n, a[0]);
+  if (n->op == DXO_SHL || n->op == DXO_SHR) { /* amounts are constants: scalars here */
+    int64_t by = -1;
+    if (dx_is_int(c->d, n->arg[1], &by)) a[1] = ir_const_i(&c->e->b, IR_T_i32, by);
+  }
+  return emit_op(c->e, (DxOp)n->op, t, a, n->n_args, n->op == DXO_SHR && dx_range(c->d, n->arg[0], c->axis_max).lo >= 0);
+}
+
+static IrRef value(Enc *c, Dx x) {
+  const DxNode n = c->d->node[x];
+  IrBuild *b = &c->e->b;
+  if (c->memo[x]) return c->memo[x];
+  IrRef v;
+  switch (n.kind) {
+    case DX_INT: return n.type == DT_BOOL ? ir_const_i(b, ir_vec_type(IR_E_I1, 16), n.ival) : splat_i(c, n.ival);
+    case DX_FLT: return ir_const_f(b, IR_T_f32x16, n.fval);
+    case DX_AXIS: return c->axis[n.ival];
+    case DX_FIELD: return ir_load(b, IR_M_f32, IR_T_f32x16, c->e->scratch, 0, 1, c->x_off + 16 * n.ival);
+    case DX_LOAD: v = at_index(c, value(c, n.arg[0])); break;
+    case DX_TAB: v = emit_lookup(c->e, c->f, &n, value(c, n.arg[0]), 16); break;
+    case DX_RED: v = search(c, &n); break;
+    default:
+      CHECK(n.kind == DX_OP, "format %s: encode: node of kind %d", c->f->decl->name, n.kind);
+      v = operation(c, &n);
+  }
+  remember(c, x, v);
+  return v;
+}
+
+/* ---- fields -------------------------------------------------------------------------------------------------------- */
+typedef struct FieldOut { IrMem mem; int64_t at; Dx value; } FieldOut;
+
+static Err *field_values(FmtEval *s, FieldOut *out, int *n) {
+  *n = 0;
+  for (int i = 0; i < s->f->n_fields; i++) {
+    const Field *f = &s->f->field[i];
+    const FormatFn *fn = NULL;
+    for (int k = 0; k < s->n_fns; k++) if (!strcmp(s->fn[k].name, f->name)) fn = &s->fn[k];
+    CHECK(fn, "format %s: encode leaves out %s", s->f->name, f->name);
+    IrMem m = fmt_field_mem(f);
+    if (m == IR_M_none) return err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, f->name, f->elt);
+    for (int64_t k = 0; k < f->count && !s->err; k++)
+      out[(*n)++] = (FieldOut){m, f->offset + k * ir_mem_bytes[m], fmt_call(s, fn, fn->arg ? dx_int(s->d, k) : 0, 0)};
+  }
+  return s->err;
+}
+
+static void load_block(Enc *c, IrRef x, IrRef tile) {
+  Emit *e = c->e;
+  IrBuild *b = &e->b;
+  int64_t row = 4 * c->f->decl->block;
+  IrRef offs = ir_op2(b, IR_mul, ir_iota(b, 16), splat_i(c, row));
+  IrRef base = ir_padd(b, x, lin_value(e, lin_ref(tile, ENCODE_TILE * row)));
+  Loop l;
+  loop_begin(e, &l, ir_const_i(b, IR_T_i64, c->f->decl->block), true, NULL, 0);
+  IrRef v = ir_gather(b, IR_M_f32, IR_T_f32x16, ir_padd(b, base, lin_value(e, lin_ref(l.iv, 4))), offs, 0);
+  Lin to = lin_ref(l.iv, 64);
+  to.k = c->x_off;
+  emit_store_at(e, IR_M_f32, e->scratch, to, v, 0);
+  loop_end(e, &l, NULL);
+}
+
+static void store_fields(Enc *c, const FieldOut *f, int n, IrRef blocks, IrRef tile) {
+  Emit *e = c->e;
+  IrBuild *b = &e->b;
+  Loop l;
+  loop_begin(e, &l, ir_const_i(b, IR_T_i64, ENCODE_TILE), true, NULL, 0);
+  IrRef at = ir_padd(b, blocks, lin_value(e, lin_add(e, lin_ref(tile, ENCODE_TILE * c->f->decl->n_bytes), lin_ref(l.iv, c->f->decl->n_bytes))));
+  for (int i = 0; i < n; i++) {
+    int bytes = ir_mem_bytes[f[i].mem];
+    bool half = f[i].mem == IR_M_f16 || f[i].mem == IR_M_bf16;
+    IrMem as = bytes == 1 ? IR_M_u8 : bytes == 2 ? IR_M_u16 : IR_M_i32;
+    IrRef v = ir_load(b, half ? IR_M_u16 : IR_M_i32, IR_T_i32, e->scratch, l.iv, half ? 2 : 4, c->out_off + 64 * i);
+    ir_store(b, as, at, 0, 1, f[i].at, v, 0);
+  }
+  loop_end(e, &l, NULL);
+}
+
+Err *lower_encode(Arena *a, const Module *m, FormatForm *form, const char *name, IrFn **out_fn, int64_t *scratch_bytes) {
+  FmtEval *s = ARENA_NEW(a, FmtEval);
+  const FormatDecl *decl = form->decl;
+  IrRef args, first, last;
+  int n = 0;
+  if (!decl->n_encodes) return err_new(ERR_UNSUPPORTED, "format %s: its text has no encode, which says how floats become blocks", decl->name);
+  fmt_begin(s, form->dag, m, decl, true);
+  int64_t most = 0;
+  for (int i = 0; i < decl->n_fields; i++) most += decl->field[i].count;
+  FieldOut *field = ARENA_ARRAY(a, FieldOut, most);
+  TRY(field_values(s, field, &n));
+  Enc *c = ARENA_NEW(a, Enc);
+  Emit *e = emit_new(a, name, &args, &first, &last);
+  *c = (Enc){.e = e, .d = form->dag, .f = form, .memo = ARENA_ARRAY(a, IrRef, form->dag->n), .x_off = 64, .half_off = 0};
+  c->out_off = c->x_off + 64 * decl->block;
+  *scratch_bytes = c->out_off + 64 * (int64_t)n;
+  IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
+  IrRef x = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), blocks = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
+  Loop tiles;
+  emit_tables(e, form, args, ptr);
+  loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
+  IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
+  load_block(c, x, tile);
+  for (int i = 0; i < n; i++) {
+    const DxNode *v = &c->d->node[field[i].value];
+    bool flt = v->type == DT_F32;
+    IrMem to = field[i].mem == IR_M_f16 || field[i].mem == IR_M_bf16 ? field[i].mem : flt ? IR_M_f32 : IR_M_i32;
+    emit_store_at(e, to, e->scratch, lin_const(c->out_off + 64 * i), value(c, field[i].value), 0);
+  }
+  store_fields(c, field, n, blocks, tile);
+  forget(c, 0);
+  loop_end(e, &tiles, NULL);
+  ir_ret(&e->b);
+  if (e->err) return err_wrap(e->err, "kernel %s", name);
+  *out_fn = e->fn;
+  return NULL;
+}

@@ -1,0 +1,12 @@
+/* message: what message.c and message_chat.c share. */
+#ifndef LUMEN_TEXT_MESSAGE_H
+#define LUMEN_TEXT_MESSAGE_H
+#include "text/reply.h"
+
+/* For templates that show no calls: each assistant's calls become part of its content, as the model would have written them. */
+void text_chat_write_calls(const TextChat *c, json_t *messages);
+/* For templates that show no tools: a system text with their definitions and the form of a call. */
+void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messages);
+/* A request's special tokens: the chat's, or empty ones, so that templates that add them to texts render. A new reference. */
+json_t *text_chat_special_tokens(const TextChat *c);
+#endif

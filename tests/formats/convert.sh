@@ -1,0 +1,126 @@
+# `lumen convert`: what it writes reads back, holds what `encode` makes of each tensor, runs; --keep; refusals; the gguf package's view where it is installed.
+. tests/lib.sh
+model=tests/models/llama/model.gguf
+cat > "$TEST_TMP/convert.py" <<'END'
+import array, random, subprocess, sys
+sys.path.insert(0, "tests")
+import gguf as writer
+lumen, tmp = sys.argv[1:]
+bad = 0
+
+
+def told(name, why=None):
+    global bad
+    bad += why is not None
+    print(f"not ok - {name}: {why}" if why else f"ok - {name}", flush=True)
+
+
+def run(*args, data=None):
+    return subprocess.run([lumen, *args], input=data, capture_output=True)
+
+
+def tensors(path):
+    """A reader of its own, from the GGUF specification: {name: (dims innermost first, type number, offset in the data)} and the data."""
+    import struct
+    with open(path, "rb") as f:
+        b = f.read()
+    at = 24
+    n_tensors, n_kv = struct.unpack_from("<QQ", b, 8)
+    size = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+
+    def string():
+        nonlocal at
+        n = struct.unpack_from("<Q", b, at)[0]
+        at += 8 + n
+        return b[at - n:at].decode()
+
+    def skip(kind):
+        nonlocal at
+        if kind == 8:
+            string()
+        elif kind == 9:
+            k, n = struct.unpack_from("<IQ", b, at)
+            at += 12
+            for _ in range(n):
+                skip(k)
+        else:
+            at += size[kind]
+    keys = []
+    for _ in range(n_kv):
+        keys.append(string())
+        kind = struct.unpack_from("<I", b, at)[0]
+        at += 4
+        skip(kind)
+    out = {}
+    for _ in range(n_tensors):
+        name = string()
+        n = struct.unpack_from("<I", b, at)[0]
+        dims = struct.unpack_from(f"<{n}Q", b, at + 4)
+        kind, off = struct.unpack_from("<IQ", b, at + 4 + 8 * n)
+        at += 4 + 8 * n + 12
+        out[name] = (dims, kind, off)
+    return keys, out, b[(at + 31) // 32 * 32:]
+
+
+random.seed(1)
+wide, small, odd = ([random.gauss(0, 1) for _ in range(n)] for n in (512 * 259, 512, 96 * 3))
+raw = {"w.weight": wide, "n.weight": small, "o.weight": odd}
+raw = {k: array.array("f", v).tobytes() for k, v in raw.items()}
+dims = {"w.weight": (512, 259), "n.weight": (512,), "o.weight": (96, 3)}
+writer.write(f"{tmp}/in.gguf", {"general.architecture": "none", "general.file_type": 0, "general.alignment": 32, "a.text": "ä", "a.list": [1, -2, 3], "a.words": ["x", ""], "a.flag": True, "a.pi": 3.25},
+             [(k, dims[k], 0, raw[k]) for k in raw])
+for fmt, kind, block, size in (("q8_0", 8, 32, 34), ("q4_k", 12, 256, 144), ("f16", 1, 1, 2), ("iq4_nl", 20, 32, 18), ("tq1_0", 34, 256, 54)):
+    for threads in ("1", "3"):
+        r = run("convert", f"{tmp}/in.gguf", f"{tmp}/out.gguf", "--quant", fmt, "--threads", threads)
+        if r.returncode:
+            told(f"{fmt}, {threads} threads", r.stderr.decode()[:300])
+            continue
+        keys, t, data = tensors(f"{tmp}/out.gguf")
+        why = None
+        for name in raw:
+            n = len(raw[name]) // 4
+            whole = len(dims[name]) > 1 and dims[name][0] % block == 0
+            want = run("encode", "--format", fmt, data=raw[name]).stdout if whole else raw[name]
+            if t[name][0] != dims[name] or t[name][1] != (kind if whole else 0):
+                why = why or f"{name}: dimensions {t[name][0]}, type {t[name][1]}"
+            if data[t[name][2]:t[name][2] + len(want)] != want:
+                why = why or f"{name}: other bytes than encode's"
+        if set(keys) != {"general.architecture", "a.text", "a.list", "a.words", "a.flag", "a.pi", "general.quantization_version"}:
+            why = why or f"keys {keys}"
+        told(f"{fmt}, {threads} threads: tensors as encode makes them, keys kept", why)
+r = run("convert", f"{tmp}/in.gguf", f"{tmp}/keep.gguf", "--quant", "q8_0", "--keep", "w.*=q4_0", "--keep", "o.*=")
+_, t, _ = tensors(f"{tmp}/keep.gguf")
+told("--keep names formats, and none", None if [t[k][1] for k in raw] == [2, 0, 0] else str(t) + r.stderr.decode())
+run("convert", f"{tmp}/keep.gguf", f"{tmp}/same.gguf", "--quant", "q8_0", "--keep", "*=")
+same = run("convert", f"{tmp}/same.gguf", f"{tmp}/again.gguf", "--quant", "q8_0", "--keep", "*=")
+told("converting to what it is changes nothing", None if open(f"{tmp}/same.gguf", "rb").read() == open(f"{tmp}/again.gguf", "rb").read() else "bytes differ " + same.stderr.decode())
+sys.exit(bad > 0)
+END
+python3 "$TEST_TMP/convert.py" "$LUMEN" "$TEST_TMP" || n_bad=1
+cat > "$TEST_TMP/package.py" <<'END'
+import sys
+try:
+    from gguf import GGUFReader
+    import numpy as np
+except ImportError:
+    print("skip - the gguf package's view: it is not installed")
+    sys.exit()
+r = GGUFReader(sys.argv[1])
+kinds = {t.name: (int(t.tensor_type), [int(d) for d in t.shape], t.data.nbytes) for t in r.tensors}
+want = {"w.weight": (2, [512, 259], 512 * 259 // 32 * 18), "n.weight": (0, [512], 2048), "o.weight": (0, [96, 3], 96 * 12)}
+print("ok - the gguf package reads it" if kinds == want else f"not ok - the gguf package reads it: {kinds}")
+sys.exit(kinds != want)
+END
+python3 "$TEST_TMP/package.py" "$TEST_TMP/keep.gguf" || n_bad=1
+for f in q8_0 q5_1 mxfp4 q4_0; do
+  expect "convert a model to $f" 0 "$LUMEN" convert "$model" "$TEST_TMP/$f.gguf" --quant "$f"
+  expect "the $f model runs" 0 "$LUMEN" run "$TEST_TMP/$f.gguf" hello --raw --max-tokens 4
+done
+expect "no --quant" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf"
+expect "one operand" 2 "$LUMEN" convert "$model" --quant q8_0
+expect "an unknown format" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_9
+expect "a --keep that is none" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep blk
+expect "a --keep that does not fit" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep '*=q4_k'
+expect "a folder that is not there" 1 "$LUMEN" convert "$model" "$TEST_TMP/none/x.gguf" --quant q8_0
+[ ! -e "$TEST_TMP/x.gguf" ] && [ ! -e "$TEST_TMP/x.gguf.part" ] && ok "nothing is left of what failed" || not_ok "nothing is left of what failed" "$(ls "$TEST_TMP")"
+finish

@@ -1,0 +1,46 @@
+# docs/formats.md, every command of it, with a small model. runtests: timeout 300
+. tests/lib.sh
+root=$(pwd)
+case "$LUMEN" in /*) ;; *) LUMEN=$root/$LUMEN ;; esac
+export LUMEN
+cat > "$TEST_TMP/run.py" <<'END'
+import os, re, subprocess, sys
+root, tmp = sys.argv[1:]
+os.chdir(tmp)
+os.makedirs("mine", exist_ok=True), os.makedirs("broken", exist_ok=True), os.makedirs("bin", exist_ok=True)
+os.path.lexists("bin/lumen") or os.symlink(os.environ["LUMEN"], "bin/lumen")
+env = {**os.environ, "PATH": tmp + "/bin:" + os.environ["PATH"], "MODEL": root + "/tests/models/llama/model.gguf"}
+bad, said = 0, ""
+with open(root + "/docs/formats.md", encoding="utf-8") as f:
+    blocks = re.findall(r"^```(\S+)( error)?\n(.*?)^```$", f.read(), re.M | re.S)
+
+
+def told(name, why):
+    global bad
+    bad += why is not None
+    print(f"ok - {name}" if why is None else f"not ok - {name}: {why}", flush=True)
+
+
+for kind, error, text in blocks:
+    if kind == "lum":
+        with open("mine/even3.lum", "w") as f:
+            f.write(text)
+    elif kind == "text":
+        told("the message that is shown", None if text.strip() in said else f"it said {said[:300]!r}")
+    elif kind == "sh":
+        for line in text.splitlines():
+            r = subprocess.run(["sh", "-c", line], env=env, capture_output=True)
+            said = r.stderr.decode(errors="replace")
+            fails = bool(error) and line.startswith("lumen")
+            why = None if (r.returncode != 0) == fails else f"exit code {r.returncode}: {said[:300]}"
+            if " show " in line and b"type 1234" not in r.stdout and b"even3" not in r.stdout:
+                why = why or "the format is not shown: " + r.stdout.decode()[-300:]
+            if " kern " in line and "--check" not in line and "--time" not in line and b"3-bit" not in r.stdout and b"integer" not in r.stdout:
+                why = why or "no integer product: " + r.stdout.decode()[:500]
+            told(line[:100], why)
+with open("floats", "rb") as f:
+    told("zeros come back", None if f.read() == bytes(1280) else "they do not")
+sys.exit(bad > 0)
+END
+python3 "$TEST_TMP/run.py" "$root" "$TEST_TMP" || n_bad=1
+finish
