@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"
@@ -296,11 +297,20 @@ static bool no_command(const char *line) {
   return n && !line[1 + n];
 }
 
+/* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
+static void erase_whole_characters(void) {
+  struct termios t;
+  if (tcgetattr(STDIN_FILENO, &t) || t.c_iflag & IUTF8) return;
+  t.c_iflag |= IUTF8;
+  tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
 static Err *chat(const Run *r) {
   json_t *messages = json_array();
   Str text = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
   Err *e = system_add(r, messages);
+  erase_whole_characters();
   while (!e) {
     str_clear(&text);
     if (!message_read(&text)) {
