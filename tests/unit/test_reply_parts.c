@@ -282,7 +282,8 @@ static void check_mutant(ReplyCase *c) {
     Heard whole = listen(c, 0, 0, eager);
     for (int i = 0; i < 3; i++) {
       Heard h = listen(c, i ? 1 + rnd((uint32_t)c->output.n) : 0, i == 1 ? 0 : 1 + rnd(9), eager);
-      EXPECT(h.text.n == whole.text.n && !memcmp(h.text.p ? h.text.p : "", whole.text.p ? whole.text.p : "", h.text.n), "%s differs: %s and %s", c->output.p, h.text.p, whole.text.p);
+      const char *got = h.text.p ? h.text.p : "", *want = whole.text.p ? whole.text.p : "";
+      EXPECT(h.text.n == whole.text.n && !memcmp(got, want, h.text.n), "%s differs: %s and %s", c->output.p ? c->output.p : "", got, want);
       heard_free(&h);
     }
     json_t *m = text_collect_message(&whole.collect), *calls = json_object_get(m, "tool_calls");
