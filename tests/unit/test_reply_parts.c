@@ -289,8 +289,10 @@ static void check_mutant(ReplyCase *c) {
     json_t *m = text_collect_message(&whole.collect), *calls = json_object_get(m, "tool_calls");
     for (size_t i = 0; i < json_array_size(calls); i++) {
       const char *args = json_string_value(json_object_get(json_object_get(json_array_get(calls, i), "function"), "arguments"));
-      json_t *v = args ? json_loads(args, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL) : NULL;
-      EXPECT(json_is_object(v) || strstr(args, "e"), "arguments %s", args); /* 1e999 is JSON that Jansson does not read */
+      json_error_t why = {0};
+      json_t *v = json_loads(args ? args : "", JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+      bool unread = !v && (json_error_code(&why) == json_error_numeric_overflow || json_error_code(&why) == json_error_null_byte_in_key); /* JSON, but not for Jansson */
+      EXPECT(json_is_object(v) || unread, "arguments %s", args ? args : "(none)");
       json_decref(v);
     }
     json_decref(m);
