@@ -482,12 +482,12 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
   IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
   IrType t = IR_T_i32x16;
   for (int q = 0; q < quads; q++) {
+    Dx code[4];
     for (int k = 0; k < 4; k++) {
-      IrRef v = emit_block_value(e, f, (lf->index ? lf->index : lf->at)[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
-      if (lf->lo && !lf->index) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
-      if (k) v = ir_shift(&e->b, IR_shl, v, 8 * k);
-      word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
+      int i = chunk * f->chunk + q * 4 + k;
+      code[k] = lf->index ? lf->index[i] : dx_op2(f->dag, DXO_SUB, lf->at[i], dx_int(f->dag, lf->lo));
     }
+    word[q] = emit_code_bytes(e, f, code, base, offs);
   }
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
