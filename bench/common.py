@@ -19,12 +19,13 @@ def cache_dir():
     return own or (os.path.join(xdg, 'lumen') if xdg.startswith('/') else os.path.expanduser('~/.cache/lumen'))
 
 
-def options(text, **more):
-    """The options of every bench; more: name=default adds one (a flag where the default is False)."""
+def options(text, args='', **more):
+    """The options of every bench; more: name=default adds one (a flag where the default is False). args: what the other arguments are called, if any may stand."""
     a = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     add(a, dict(threads=usable_cpus(), rounds=5, lumen=os.path.join(ROOT, 'build', 'lumen'), dir=os.path.join(cache_dir(), 'bench'), json='', keep=False, no_peer=False, best=False))
     add(a, more)
-    o = a.parse_args()
+    if args: a.add_argument('args', nargs='*', metavar=args)
+    o = a.parse_intermixed_args()
     os.makedirs(o.dir, exist_ok=True)
     return o
 
@@ -58,8 +59,11 @@ def call(command, **more):
 def call_json(command, **more): return json.loads(call([str(c) for c in command], **more))
 
 
-def lumen(o, file, prompt=512, generate=64, *more, **kw):
-    return call_json([o.lumen, 'bench', file, '--prompt', prompt, '--generate', generate, '--threads', o.threads, '--json', *more], **kw)
+def lumen(o, file, prompt=512, generate=64, *more, **kw): return call_json(lumen_command(o, file, prompt, generate, *more), **kw)
+
+
+def lumen_command(o, file, prompt, generate, *more):
+    return [o.lumen, 'bench', file, '--prompt', prompt, '--generate', generate, '--threads', o.threads, '--json', *more]
 
 
 def peer_dir(o, cached=[]):
@@ -75,12 +79,12 @@ def peer_command(o, file, prompt, generate, *more):
     return [sys.executable, os.path.join(HERE, 'peer_llama.py'), '--lib', peer_dir(o), file, '--prompt', str(prompt), '--generate', str(generate), '--threads', str(o.threads), *more]
 
 
-def peak(o, threads=None):
+def peak(o):
     exe, src = os.path.join(ROOT, 'build', 'bench', 'peak'), os.path.join(HERE, 'peak.c')
     if not os.path.exists(exe) or os.path.getmtime(exe) < os.path.getmtime(src):
         os.makedirs(os.path.dirname(exe), exist_ok=True)
         call(['gcc', '-O2', '-o', exe, src, '-lpthread'])
-    return call_json([exe, threads or o.threads])
+    return call_json([exe, o.threads] + ['cpu'] * getattr(o, 'cpu', False))
 
 
 # ---- files ----

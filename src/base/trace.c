@@ -1,4 +1,5 @@
 /* Trace switches: set once before threads start, then only read. */
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ Err *trace_open(const char *spec) {
     else if (word[0]) e = err_new(ERR_USAGE, "trace stage '%s': no such stage; 'help' lists them", word);
   }
   if (!e && glob && glob[0]) kernel_glob = strdup(glob);
-  if (!e && file && file[0] && !(out = fopen(file, "w"))) e = err_new(ERR_IO, "trace file '%s': cannot be written", file);
+  if (!e && file && file[0] && !(out = fopen(file, "w"))) e = err_new(ERR_IO, "trace file '%s': cannot be written: %s", file, strerror(errno));
   if (!out) out = stderr;
   free(copy);
   return e;

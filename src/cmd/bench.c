@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"
@@ -20,7 +21,7 @@
 OPT_DEFINE(BenchOpts, BENCH_ROWS)
 enum { SHORT_PROMPT = 16 };
 
-typedef struct Speed { int64_t n_tokens, t_ns; } Speed;
+typedef struct Speed { int64_t n_tokens, t_ns, cpu_ns; } Speed; /* cpu_ns: of all threads, waiting included where they spin */
 typedef struct Bench {
   const BenchOpts *o;
   Model *m;
@@ -33,6 +34,11 @@ typedef struct Bench {
 } Bench;
 
 static double per_second(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
+static int64_t cpu_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 static double ms(int64_t t_ns) { return (double)t_ns * 1e-6; }
 
 /* Reads the model's files so that they are in memory. */
@@ -134,12 +140,12 @@ static Err *measure(Bench *b, Arena *a, int64_t warm_ns) {
   TRY(prefill(b, 0, MIN((int64_t)SHORT_PROMPT, model_context(b->m))));
   b->first_token_ns = os_now_ns() - os_process_start_ns() - warm_ns;
   seq_truncate(b->seq[0], 0);
-  int64_t t = os_now_ns();
+  int64_t t = os_now_ns(), cpu = cpu_now_ns();
   for (int i = 0; i < n; i++) TRY(prefill(b, i, b->o->prompt));
-  b->prefill = (Speed){n * b->o->prompt, os_now_ns() - t};
-  t = os_now_ns();
+  b->prefill = (Speed){n * b->o->prompt, os_now_ns() - t, cpu_now_ns() - cpu};
+  t = os_now_ns(), cpu = cpu_now_ns();
   TRY(decode(b, a));
-  b->decode = (Speed){n * b->o->generate, os_now_ns() - t};
+  b->decode = (Speed){n * b->o->generate, os_now_ns() - t, cpu_now_ns() - cpu};
   b->rss_bytes = os_peak_rss_bytes();
   /* As much memory as a step's weights, so that a model that fits a cache is held against that cache. */
   b->read_bytes = (size_t)MIN(MAX(model_bytes_per_token(b->m), (int64_t)16 << 20), (int64_t)2 << 30);
@@ -155,7 +161,7 @@ static double bandwidth_percent(const Bench *b) {
 /* ---- telling ---- */
 
 static json_t *speed_json(const Speed *s) {
-  return json_pack("{s:I, s:f, s:f}", "tokens", (json_int_t)s->n_tokens, "seconds", (double)s->t_ns * 1e-9, "tokens_per_second", per_second((double)s->n_tokens, s->t_ns));
+  return json_pack("{s:I, s:f, s:f, s:f}", "tokens", (json_int_t)s->n_tokens, "seconds", (double)s->t_ns * 1e-9, "cpu_seconds", (double)s->cpu_ns * 1e-9, "tokens_per_second", per_second((double)s->n_tokens, s->t_ns));
 }
 
 static void print_json(const Bench *b, const char *name) {

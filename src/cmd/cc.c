@@ -78,7 +78,7 @@ static Err *emit_format(Cc *c, const FormatDecl *d) {
   return emit_fn(c, fn, false);
 }
 
-/* An op without dimensions gets some: every dimension 64 elements, rows left open, formats the first of the module, numbers 1. */
+/* An op without dimensions gets some: every dimension 64 elements, rows left open, formats of weights the first of the module, of states f32, numbers 1. */
 static KernCall some_call(Cc *c, const OpDecl *op) {
   KernCall call = {.op = op->name};
   KernDim dim[32];
@@ -87,7 +87,7 @@ static KernCall some_call(Cc *c, const OpDecl *op) {
     const Param *p = i < op->n_params ? &op->param[i] : &op->result[i - op->n_params];
     KernItem it = {.name = p->name, .last = -1, .is_int = true, .ival = 1, .fval = 1, .n_dims = MIN(p->type.n_dims, IR_MAX_DIMS)};
     if ((i >= op->n_params && !kern_type_is_format(&p->type)) || p->deflt) continue;
-    if (it.n_dims) it.elt = kern_type_is_format(&p->type) && c->module->n_formats ? c->module->format[0]->name : p->type.elt;
+    if (it.n_dims) it.elt = !kern_type_is_format(&p->type) ? p->type.elt : kern_type_is_weight(&p->type) && c->module->n_formats ? c->module->format[0]->name : "f32";
     for (int k = 0; k < it.n_dims; k++) {
       const Expr *e = p->type.dim[k];
       it.dim[k] = e->kind == EX_INT ? e->ival : DEFAULT_DIM;
@@ -166,7 +166,7 @@ static Err *cc(Cc *c, const char *what) {
     return err_new(ERR_USAGE, "--emit %s: expected ast, ir, opt, mach, asm or bin%s%s%s", o->emit, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
   }
   c->stage = (Stage)stage;
-  c->target = o->target ? gen_target_find(o->target) : gen_target_host(gen_cpu_get());
+  c->target = o->target ? gen_target_find(o->target) : gen_target_host(kern_cpu());
   if (!c->target && !o->target) c->target = gen_target_get(gen_target_count() - 1);
   if (!c->target) return err_new(ERR_USAGE, "--target %s: no such target; `lumen doctor` lists them", o->target);
   if (ends_with(what, ".ir")) return emit_ir(c, what);

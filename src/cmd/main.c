@@ -21,7 +21,10 @@ const Command *cmd_find(const char *name) {
 int cmd_fail(const char *command, Err *e) {
   ErrKind kind = err_kind(e);
   fflush(stdout);
-  fprintf(stderr, "lumen %s: %s\n", command, err_text(e));
+  const char *text = err_text(e);
+  size_t n = strlen(text);
+  while (n && text[n - 1] == '\n') n--; /* a text's mistakes end their last line themselves */
+  fprintf(stderr, "lumen %s: %.*s\n", command, (int)n, text);
   err_free(e);
   return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"
@@ -289,11 +290,27 @@ static Err *chat_turn(const Run *r, json_t *messages, const Str *text) {
   return e;
 }
 
+/* A slash and one word of letters, which looks like a command: it was not meant for the model. A path or a sentence is. */
+static bool no_command(const char *line) {
+  if (*line != '/') return false;
+  size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz?");
+  return n && !line[1 + n];
+}
+
+/* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
+static void erase_whole_characters(void) {
+  struct termios t;
+  if (tcgetattr(STDIN_FILENO, &t) || t.c_iflag & IUTF8) return;
+  t.c_iflag |= IUTF8;
+  tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
 static Err *chat(const Run *r) {
   json_t *messages = json_array();
   Str text = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
   Err *e = system_add(r, messages);
+  erase_whole_characters();
   while (!e) {
     str_clear(&text);
     if (!message_read(&text)) {
@@ -305,7 +322,8 @@ static Err *chat(const Run *r) {
     if (!strcmp(text.p, "/clear")) {
       json_array_clear(messages);
       e = system_add(r, messages);
-    } else e = chat_turn(r, messages, &text);
+    } else if (no_command(text.p)) fprintf(stderr, "no command %s; /exit ends, /clear starts afresh\n", text.p);
+    else e = chat_turn(r, messages, &text);
   }
   str_free(&text);
   json_decref(messages);
@@ -332,7 +350,7 @@ int cmd_run(int argc, char **argv) {
   OptRest rest;
   int code = CMD_OK;
   if (cmd_options(a, RunOpts_rows, COUNT_OF(RunOpts_rows), argc, argv, &o, &rest, &code)) {
-    if (!rest.n_args) code = cmd_misused(argv[0], "no model named");
+    if (!rest.n_args) code = cmd_misused(argv[0], "no model named; `lumen list --all` shows names");
     else {
       Err *e = run(a, &o, &rest, &code);
       if (e) code = cmd_fail(argv[0], e);

@@ -24,6 +24,7 @@ static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileForma
 
 static void print_text(const Weights *w, size_t n_shown) {
   uint64_t total = 0, elems = 0;
+  int n_unknown = 0;
   Str s = {0};
   printf("%s, %d metadata entries, %d tensors, %d file%s\n\n", w->container, w->n_kvs, w->n_tensors, w->n_files, w->n_files == 1 ? "" : "s");
   for (int i = 0; i < w->n_kvs; i++) {
@@ -38,11 +39,14 @@ static void print_text(const Weights *w, size_t n_shown) {
     const FileTensor *t = &w->tensor[i];
     str_clear(&s);
     file_tensor_shape(t, &s);
-    printf("%-40s %-8s %-20s %zu\n", t->name, t->format ? t->format : t->type, s.p, t->n_bytes);
+    if (t->format) printf("%-40s %-8s %-20s %zu\n", t->name, t->format, s.p, t->n_bytes);
+    else printf("%-40s %-8s %-20s of a format that no text here describes\n", t->name, t->type, s.p), n_unknown++;
     total += t->n_bytes;
     elems += (uint64_t)t->n_elems;
   }
-  printf("\n%llu parameters in %.1f MB\n", (unsigned long long)elems, (double)total * 1e-6);
+  printf("\n%llu parameters in %.1f MB", (unsigned long long)elems, (double)total * 1e-6);
+  if (n_unknown) printf(" and %d tensors of unknown size (--std DIR)", n_unknown);
+  putchar('\n');
   str_free(&s);
 }
 

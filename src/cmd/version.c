@@ -7,7 +7,7 @@
 
 static int print_version(bool json) {
   if (!json) {
-    printf("lumen %s (built with %s)\n", VERSION, __VERSION__);
+    printf("lumen %s (built with gcc %s)\n", VERSION, __VERSION__);
     return CMD_OK;
   }
   json_t *o = json_pack("{s:s, s:s, s:s}", "name", "lumen", "version", VERSION, "compiler", __VERSION__);

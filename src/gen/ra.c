@@ -395,7 +395,9 @@ static int tiny(Rewrite *w, int v) {
 }
 static void store_from(Rewrite *w, int v, int s) {
   MIns in = blank;
-  in.op = M_SPILL, in.n_r = 1, in.r[0] = s, in.disp = w->ra->fn->regs[v].slot;
+  const MReg *regs = w->ra->fn->regs;
+  in.op = M_SPILL, in.n_r = 1, in.r[0] = s, in.disp = regs[v].slot;
+  in.imm = MIN(regs[s].bytes, regs[v].bytes); /* a scalar's slot takes no more than the low lane of the vector it comes from */
   put(w, in);
   ++*w->n_spills;
 }

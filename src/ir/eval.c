@@ -26,6 +26,14 @@ int64_t ir_val_imm(const IrVal *v, IrElt e) { return e == IR_E_I64 ? v->q : e ==
 
 static int32_t f2i(float f) { return f >= -2147483648.0f && f < 2147483648.0f ? (int32_t)f : INT32_MIN; }
 
+static void shuf(const IrVal *a, const IrVal *by, int n_lanes, IrVal *out) {
+  uint8_t from[64], which[64], to[64] = {0};
+  memcpy(from, a->u, (size_t)n_lanes * 4);
+  memcpy(which, by->u, (size_t)n_lanes * 4);
+  for (int i = 0; i < n_lanes * 4; i++) if (which[i] < 128) to[i] = from[(i & ~15) + (which[i] & 15)];
+  memcpy(out->u, to, (size_t)n_lanes * 4);
+}
+
 static uint32_t dot4(uint32_t acc, uint32_t u, uint32_t s) {
   for (int k = 0; k < 32; k += 8) acc += (uint32_t)((int32_t)(u >> k & 255) * (int8_t)(s >> k & 255));
   return acc;
@@ -72,6 +80,7 @@ static void integers(const IrEval *e, const IrVal *restrict a, const IrVal *rest
     case IR_and: case IR_band: WIDE_OR_EACH(uq, a->uq & b->uq, u, a->u[l] & b->u[l]); break;
     case IR_or: case IR_bor: WIDE_OR_EACH(uq, a->uq | b->uq, u, a->u[l] | b->u[l]); break;
     case IR_xor: case IR_bxor: WIDE_OR_EACH(uq, a->uq ^ b->uq, u, a->u[l] ^ b->u[l]); break;
+    case IR_shuf: shuf(a, b, n, out); break;
     case IR_shl: WIDE_OR_EACH(uq, a->uq << by, u, a->u[l] << by); break;
     case IR_shr: WIDE_OR_EACH(uq, a->uq >> by, u, a->u[l] >> by); break;
     case IR_sar: WIDE_OR_EACH(q, a->q >> by, i, a->i[l] >> by); break;

@@ -197,6 +197,7 @@ static Err *check_rule(const Check *c, const IrIns *x) {
     case RULE_S:
       TRY(want_elt(c, x, 0, is_int(arg_elt(c, x, 0)), "i32, i64 or i32xN"));
       if ((x->op == IR_udiv || x->op == IR_urem) && arg_lanes(c, x, 0) > 1) return fault(c, "argument 0 is %s, expected i32 or i64", arg_text(c, x, 0));
+      if (x->op == IR_shuf && arg_lanes(c, x, 0) % 4) return fault(c, "argument 0 is %s, expected i32x4, i32x8 or i32x16", arg_text(c, x, 0));
       return check_alike(c, x);
     case RULE_I: {
       TRY(want_elt(c, x, 0, is_int(arg_elt(c, x, 0)), "i32, i64 or i32xN"));

@@ -76,6 +76,26 @@ static void expand_uses(LangCtx *x, const Module *m, ModelDecl *d) {
   d->n_hypers = n;
 }
 
+/* What a source declares, one declaration of the printed module at a time, so that a pattern may pick some by name. */
+static void trace_decls(const Module *m) {
+  if (!trace_on(TRACE_ast, NULL)) return;
+#define EACH(list, count)                                                 \
+  for (int i = 0; i < m->count; i++) {                                    \
+    if (!trace_on(TRACE_ast, m->list[i]->name)) continue;                 \
+    Module one = {.list = &m->list[i], .count = 1};                       \
+    Str s = {0};                                                          \
+    lang_print_module(&one, &s);                                          \
+    trace_text(TRACE_ast, m->list[i]->loc.file, s.n ? s.p : "");          \
+    str_free(&s);                                                         \
+  }
+  EACH(format, n_formats)
+  EACH(table, n_tables)
+  EACH(fn, n_fns)
+  EACH(op, n_ops)
+  EACH(model, n_models)
+#undef EACH
+}
+
 Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
   LangCtx x = {.arena = a, .n_src = n_src};
   x.src = ARENA_ARRAY(a, Source, (size_t)n_src);
@@ -99,7 +119,7 @@ Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
   Err *e = NULL;
   if (x.n_diags > LANG_MAX_DIAGS) str_addf(&x.text, "and %d more\n", x.n_diags - LANG_MAX_DIAGS);
   if (x.n_diags) e = err_new(ERR_SYNTAX, "%s", x.text.p);
-  else *out = m;
+  else *out = m, trace_decls(m);
   str_free(&x.text);
   return e;
 }

@@ -25,6 +25,8 @@ static Err *read_architecture(Model *m, const char **key, FileStr *arch) {
   *key = "general.architecture";
   if (file_kv_find(m->weights, *key)) return file_kv_str(m->weights, *key, arch);
   *key = "architectures";
+  if (!file_kv_find(m->weights, *key))
+    return err_new(ERR_FORMAT, "says nowhere what model it is: neither general.architecture nor %s (a Hugging Face model is named by its folder)", *key);
   TRY(file_kv_strs(m->weights, *key, &all, &n));
   if (!n) return err_new(ERR_FORMAT, "%s: an empty list, expected the model's class", *key);
   *arch = all[0];
@@ -76,7 +78,13 @@ static Err *choose_numbers(Model *m) {
   if (m->kv_mem == IR_M_none) return err_new(ERR_USAGE, "KV format '%s': expected f32, f16 or bf16", m->kv);
   bool known = !strcmp(m->precision, "f32");
   for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
-  return known ? NULL : err_new(ERR_USAGE, "precision '%s': no op has a variant for it", m->precision);
+  if (known) return NULL;
+  const char *others = "";
+  for (int i = 0; i < m->module->n_ops; i++) {
+    const char *p = m->module->op[i]->precision;
+    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
+  }
+  return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
 }
 
 static Err *load_numbers(Model *m) {
@@ -149,7 +157,14 @@ static Err *open_parts(Model *m, const char *path) {
     mark_packed(m, s);
   }
   TRY(model_load_weights(m));
-  return model_plan_memory(m);
+  TRY(model_plan_memory(m));
+  if (trace_on(TRACE_plan, NULL)) {
+    Str s = {0};
+    model_plan_text(m, &s);
+    trace_text(TRACE_plan, "as opened", s.p);
+    str_free(&s);
+  }
+  return NULL;
 }
 
 Err *model_open(const char *path, const ModelOptions *opt, Model **out) {

@@ -120,6 +120,8 @@ Err *model_plan_memory(Model *m) {
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
   m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
+  trace_printf(TRACE_mem, "work: %zu bytes for what lives in a section, %zu for what crosses them; state: %lld bytes a sequence", m->temp.n_bytes,
+               m->var_mem.n_bytes, (long long)m->state_bytes);
   return NULL;
 }
 
@@ -307,13 +309,21 @@ static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
   for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
 }
 
-enum { HUGE_FROM = 1024 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
+enum { HUGE_FROM = 512 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
 
 static void seq_grow(Seq *s, int n_tokens) {
   s->n_tokens += n_tokens;
-  if (s->huge || s->n_tokens < HUGE_FROM) return;
-  s->huge = true;
+  if (s->n_tokens < MAX(s->huge_at, HUGE_FROM)) return;
+  s->huge_at = s->n_tokens * 2;
   os_pages_make_huge(&s->state);
+  trace_printf(TRACE_kv, "%p: %lld tokens: its pages become huge ones", (void *)s, (long long)s->n_tokens);
+}
+
+static void trace_parts(const StepPart *part, int n_parts, int64_t n_tokens, int64_t n_rows) {
+  Str s = {0};
+  for (int i = 0; i < n_parts; i++) str_addf(&s, "%s %p +%d at %lld", i ? "," : "", (void *)part[i].seq, part[i].n_tokens, (long long)part[i].seq->n_tokens);
+  trace_printf(TRACE_batch, "step of %lld token%s, %lld row%s of logits; sequences:%s", (long long)n_tokens, n_tokens == 1 ? "" : "s", (long long)n_rows, n_rows == 1 ? "" : "s", s.p);
+  str_free(&s);
 }
 
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride) {
@@ -323,6 +333,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   int64_t n_rows = set_inputs(m, part, n_parts);
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
+  if (trace_on(TRACE_batch, NULL)) trace_parts(part, n_parts, n_tokens, n_rows);
   if (trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
   int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
@@ -346,12 +357,14 @@ Err *seq_new(Model *m, Seq **out) {
     free(s);
     return err_wrap(e, "state of a sequence");
   }
+  trace_printf(TRACE_kv, "%p: new sequence, %lld bytes for %lld tokens as %s", (void *)s, (long long)m->state_bytes, (long long)m->context, m->kv);
   *out = s;
   return NULL;
 }
 
 void seq_free(Seq *s) {
   if (!s) return;
+  trace_printf(TRACE_kv, "%p: gone, with %lld tokens", (void *)s, (long long)s->n_tokens);
   os_pages_free(&s->state);
   free(s);
 }
@@ -360,5 +373,6 @@ int64_t seq_n_tokens(const Seq *s) { return s->n_tokens; }
 
 void seq_truncate(Seq *s, int64_t n_tokens) {
   CHECK(n_tokens >= 0 && n_tokens <= s->n_tokens, "cannot keep %lld tokens", (long long)n_tokens);
+  if (n_tokens < s->n_tokens) trace_printf(TRACE_kv, "%p: cut from %lld to %lld tokens", (void *)s, (long long)s->n_tokens, (long long)n_tokens);
   s->n_tokens = n_tokens;
 }

@@ -150,6 +150,13 @@ static Dx simplify_int2(Dag *d, DxOp op, Dx a, Dx b) {
     if (v == 0 && (op == DXO_MUL || op == DXO_AND)) return b;
     if (v == 1 && (op == DXO_MUL || op == DXO_DIV)) return a;
     if (v == 1 && op == DXO_MOD) return dx_int(d, 0);
+    const DxNode n = d->node[a]; /* constants one after another are one */
+    int64_t w;
+    if ((op == DXO_ADD || op == DXO_SUB) && n.kind == DX_OP && (n.op == DXO_ADD || n.op == DXO_SUB) && dx_is_int(d, n.arg[1], &w)) {
+      int64_t sum = (op == DXO_ADD ? v : -v) + (n.op == DXO_ADD ? w : -w);
+      return sum < 0 ? dx_op2(d, DXO_SUB, n.arg[0], dx_int(d, -sum)) : dx_op2(d, DXO_ADD, n.arg[0], dx_int(d, sum));
+    }
+    if (v < 0 && v > -((int64_t)1 << 40) && (op == DXO_ADD || op == DXO_SUB)) return dx_op2(d, op == DXO_ADD ? DXO_SUB : DXO_ADD, a, dx_int(d, -v));
   }
   return 0;
 }
@@ -275,6 +282,16 @@ int dx_table(Dag *d, const TableDecl *t) {
   uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, (int64_t)t->n_values * ir_mem_bytes[x->mem] + 64);
   for (int i = 0; i < t->n_values; i++) table_store(x->mem, p + (int64_t)i * ir_mem_bytes[x->mem], t->value[i]);
   x->data = p;
+  x->lo = x->hi = t->n_values ? t->value[0] : 0;
+  for (int i = 0; i < t->n_values; i++) {
+    int k = 0;
+    x->lo = MIN(x->lo, t->value[i]);
+    x->hi = MAX(x->hi, t->value[i]);
+    while (k < MIN(x->n_distinct, 64) && (x->distinct[k] < t->value[i] || x->distinct[k] > t->value[i])) k++;
+    if (k < MIN(x->n_distinct, 64)) continue;
+    if (x->n_distinct < 64) x->distinct[x->n_distinct] = t->value[i];
+    x->n_distinct = MIN(x->n_distinct + 1, 65);
+  }
   return d->n_tabs++;
 }
 
@@ -338,6 +355,7 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
 static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_max) {
   const TableDecl *t = d->tab[n->ival].decl;
   DxRange at = dx_range(d, n->arg[0], axis_max), r = {INT64_MAX, INT64_MIN};
+  if (at.hi - at.lo > 256) return (DxRange){(int64_t)d->tab[n->ival].lo, (int64_t)d->tab[n->ival].hi}; /* of the whole table: a little wide, and quick */
   for (int64_t i = MAX(at.lo, 0); i <= MIN(at.hi, t->n_values - 1); i++) {
     r.lo = MIN(r.lo, (int64_t)t->value[i]);
     r.hi = MAX(r.hi, (int64_t)t->value[i]);

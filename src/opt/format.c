@@ -48,10 +48,119 @@ static int granularity(const Dx *at, int block) {
   return 1;
 }
 
-static void planes(PackLeaf *l) {
-  static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
+/* ---- codes with few values ----------------------------------------------------------------------------------------- */
+enum { MAX_VALUES = 16 };
+typedef struct ValueSet { int n; int64_t v[4 * MAX_VALUES]; } ValueSet;
+
+static bool set_add(ValueSet *s, int64_t v) {
+  for (int i = 0; i < s->n; i++) if (s->v[i] == v) return true;
+  if (s->n == (int)COUNT_OF(s->v)) return false;
+  s->v[s->n++] = v;
+  return true;
+}
+
+static bool values_of(const Dag *d, Dx x, ValueSet *out);
+
+static bool op_values(const Dag *d, const DxNode *n, ValueSet *out) {
+  ValueSet a = {0}, b = {0};
+  bool cond = n->op == DXO_COND, ok = true;
+  if (n->op != DXO_ADD && n->op != DXO_SUB && n->op != DXO_MUL && !cond) return false;
+  if (!values_of(d, n->arg[cond], &a) || !values_of(d, n->arg[cond + 1], &b)) return false;
+  for (int i = 0; cond && i < a.n; i++) ok = ok && set_add(out, a.v[i]);
+  for (int k = 0; cond && k < b.n; k++) ok = ok && set_add(out, b.v[k]);
+  for (int i = 0; !cond && i < a.n; i++)
+    for (int k = 0; k < b.n; k++) ok = ok && set_add(out, n->op == DXO_MUL ? a.v[i] * b.v[k] : n->op == DXO_ADD ? a.v[i] + b.v[k] : a.v[i] - b.v[k]);
+  return ok;
+}
+
+/* Every value an int may have, perhaps some more; false: too many to tell. */
+static bool values_of(const Dag *d, Dx x, ValueSet *out) {
+  const DxNode *n = &d->node[x];
+  ValueSet s = *out;
+  DxRange r = dx_range(d, x, NULL);
+  if (n->kind == DX_TAB) {
+    const TableDecl *t = d->tab[n->ival].decl;
+    const DxTable *whole = &d->tab[n->ival];
+    DxRange at = dx_range(d, n->arg[0], NULL);
+    if (at.hi - at.lo > 256) {
+      for (int i = 0; i < MIN(whole->n_distinct, 64); i++) if (!set_add(out, (int64_t)whole->distinct[i])) return false;
+      return whole->n_distinct <= 64;
+    }
+    for (int64_t i = at.lo; i <= at.hi; i++) if (!set_add(out, (int64_t)t->value[i])) return false;
+    return true;
+  }
+  if (n->kind == DX_OP && op_values(d, n, &s)) {
+    *out = s;
+    return true;
+  }
+  if (r.hi - r.lo >= (int64_t)COUNT_OF(out->v)) return false;
+  for (int64_t v = r.lo; v <= r.hi; v++) if (!set_add(out, v)) return false;
+  return true;
+}
+
+static int bits_of(int64_t most) {
   int bits = 1;
-  while ((l->hi - l->lo) >> bits) bits++;
+  while (most >> bits) bits++;
+  return bits;
+}
+
+static int byte_table(FormatForm *f, const char *what, const double *value, int n) {
+  Arena *a = f->dag->arena;
+  TableDecl *t = ARENA_NEW(a, TableDecl);
+  *t = (TableDecl){.name = arena_printf(a, "%s.%s", f->decl->name, what), .elt = "u8", .value = ARENA_ARRAY(a, double, n), .n_values = n};
+  memcpy(t->value, value, sizeof *value * (size_t)n);
+  return dx_table(f->dag, t);
+}
+
+/* All codes are the same small table's: what is stored is the index the text has. */
+static bool own_index(FormatForm *f, PackLeaf *l, double *value) {
+  const DxNode *first = &f->dag->node[l->at[0]];
+  if (first->kind != DX_TAB) return false;
+  const TableDecl *t = f->dag->tab[first->ival].decl;
+  for (int i = 0; i < f->block; i++) {
+    const DxNode *n = &f->dag->node[l->at[i]];
+    if (n->kind != DX_TAB || n->ival != first->ival || dx_range(f->dag, n->arg[0], NULL).hi >= MAX_VALUES) return false;
+    l->index[i] = n->arg[0];
+  }
+  for (int i = 0; i < MAX_VALUES; i++) value[i] = i < t->n_values ? t->value[i] - (double)l->lo : 0;
+  return true;
+}
+
+/* Else the values are numbered, and packing looks the number up. */
+static bool numbered(FormatForm *f, PackLeaf *l, double *value, const ValueSet *s) {
+  double number[256] = {0};
+  int n = 0;
+  for (int64_t v = l->lo; v <= l->hi; v++)
+    for (int i = 0; i < s->n; i++) if (s->v[i] == v) number[v - l->lo] = n, value[n++] = (double)(v - l->lo);
+  int table = byte_table(f, "number", number, (int)(l->hi - l->lo + 1));
+  for (int i = 0; table >= 0 && i < f->block; i++) l->index[i] = dx_lookup(f->dag, table, dx_op2(f->dag, DXO_SUB, l->at[i], dx_int(f->dag, l->lo)));
+  return table >= 0;
+}
+
+/* Codes that have few values but far apart are stored as the value's number. What is left in l->hi - l->lo planes otherwise. */
+static int64_t find_map(FormatForm *f, PackLeaf *l) {
+  ValueSet s = {0};
+  double value[4 * MAX_VALUES] = {0};
+  if (l->hi - l->lo > 255) return l->hi - l->lo;
+  for (int i = 0; i < f->block; i++) if (!values_of(f->dag, l->at[i], &s) || s.n > MAX_VALUES) return l->hi - l->lo;
+  for (int i = 0; i < s.n; i++) if (s.v[i] < l->lo || s.v[i] > l->hi) return l->hi - l->lo;
+  if (bits_of(l->hi - l->lo) <= (s.n > 4 ? 4 : bits_of(s.n - 1))) return l->hi - l->lo;
+  l->index = ARENA_ARRAY(f->dag->arena, Dx, f->block);
+  bool ok = own_index(f, l, value) || numbered(f, l, value, &s);
+  for (int i = MAX_VALUES; i < 4 * MAX_VALUES; i++) value[i] = value[i - MAX_VALUES];
+  l->map = ok ? byte_table(f, "values", value, 4 * MAX_VALUES) : -1;
+  if (l->map < 0) {
+    l->index = NULL;
+    return l->hi - l->lo;
+  }
+  int64_t most = 0;
+  for (int i = 0; i < f->block; i++) most = MAX(most, dx_range(f->dag, l->index[i], NULL).hi);
+  return most >= 4 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
+}
+
+static void planes(PackLeaf *l, int64_t most) {
+  static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
+  int bits = bits_of(most);
   for (int i = 0, shift = 0; bits <= 8 && i < 2 && split[bits][i]; i++) {
     l->plane_bits[l->n_planes] = split[bits][i];
     l->plane_shift[l->n_planes++] = shift;
@@ -74,7 +183,7 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
     l->lo = MIN(l->lo, r.lo);
     l->hi = MAX(l->hi, r.hi);
   }
-  if (l->gran == 1) planes(l);
+  if (l->gran == 1) planes(l, find_map(f, l));
   else l->mem = l->hi - l->lo < 256 ? IR_M_u8 : l->hi - l->lo < 65536 ? IR_M_u16 : IR_M_i32;
 }
 
@@ -128,6 +237,74 @@ static bool has_leaf(const Dag *d, Dx x, int slot) {
   if (n->kind == DX_LEAF) return n->ival == slot;
   for (int i = 0; i < n->n_args; i++) if (has_leaf(d, n->arg[i], slot)) return true;
   return false;
+}
+
+/* ---- what is better computed once than at every use ---------------------------------------------------------------- */
+enum { MANY_OPS = 8, SHARED_BY = 64 };
+static int ops_of(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  int ops = n->kind == DX_OP && n->op != DXO_BITF;
+  for (int i = 0; i < n->n_args; i++) ops += ops_of(d, n->arg[i]);
+  return ops;
+}
+
+typedef struct ForElement { const FormatForm *f; int i; } ForElement;
+static Dx at_element(void *ctx, Dx x) {
+  const ForElement *e = ctx;
+  const DxNode *n = &e->f->dag->node[x];
+  return n->kind == DX_LEAF ? e->f->leaf[n->ival].at[e->i] : 0;
+}
+
+/* A float of many operations on numbers that many elements share, as small as possible; 0: there is none. */
+static Dx costly(const FormatForm *f, Dx x) {
+  const DxNode *n = &f->dag->node[x];
+  if (n->kind != DX_OP || ops_of(f->dag, x) < MANY_OPS) return 0;
+  for (int i = 0; i < n->n_args; i++) {
+    Dx inner = costly(f, n->arg[i]);
+    if (inner) return inner;
+  }
+  if (n->type != DT_F32) return 0;
+  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s) && (s == f->code || f->leaf[s].gran < SHARED_BY)) return 0;
+  return x;
+}
+
+typedef struct Renumber { Dag *d; Dx from, to; const int *slot; } Renumber;
+static Dx renumber(void *ctx, Dx x) {
+  const Renumber *r = ctx;
+  DxNode n = r->d->node[x];
+  if (x == r->from) return r->to;
+  if (n.kind != DX_LEAF || r->from) return 0;
+  n.ival = r->slot[n.ival];
+  return dx_node(r->d, n);
+}
+
+/* Such a float becomes a leaf of its own; leaves that nothing reads any more go. */
+static void keep_computed(FormatForm *f, Arena *a) {
+  Dx x = f->n_leaves < MAX_LEAVES ? costly(f, f->value) : 0;
+  int slot[MAX_LEAVES], n = 0;
+  if (!x) return;
+  PackLeaf *l = &f->leaf[f->n_leaves];
+  *l = (PackLeaf){.at = ARENA_ARRAY(a, Dx, f->block)};
+  for (int i = 0; i < f->block; i++) {
+    ForElement e = {f, i};
+    l->at[i] = dx_rewrite(f->dag, x, at_element, &e);
+  }
+  Renumber r = {f->dag, x, dx_node(f->dag, (DxNode){.kind = DX_LEAF, .type = DT_F32, .ival = f->n_leaves}), slot};
+  l->mem = IR_M_f32;
+  l->gran = granularity(l->at, f->block);
+  f->n_leaves++;
+  f->value = dx_rewrite(f->dag, f->value, renumber, &r);
+  int code = -1;
+  for (int s = 0; s < f->n_leaves; s++) {
+    slot[s] = n;
+    if (!has_leaf(f->dag, f->value, s)) continue;
+    if (s == f->code) code = n;
+    f->leaf[n++] = f->leaf[s];
+  }
+  f->n_leaves = n;
+  f->code = code;
+  r.from = 0;
+  f->value = dx_rewrite(f->dag, f->value, renumber, &r);
 }
 
 static Dx mul(Dag *d, Dx a, Dx b) {
@@ -236,6 +413,7 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
     for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
     if (!find_leaves(f, a, y)) keep_value(f);
   }
+  keep_computed(f, a);
   find_integer(f);
   *out = f;
   return NULL;
@@ -304,6 +482,7 @@ void format_print(const FormatForm *f, Str *out) {
     const PackLeaf *l = &f->leaf[s];
     if (l->is_int) str_addf(out, "  leaf%d: integer %lld..%lld, shared by %d", s, (long long)l->lo, (long long)l->hi, l->gran);
     else str_addf(out, "  leaf%d: %s, shared by %d", s, ir_mem_name[l->mem], l->gran);
+    if (l->index) str_add(out, "; as a number");
     for (int i = 0; i < l->n_planes; i++) str_addf(out, "%s%d-bit plane", i ? ", " : "; ", l->plane_bits[i]);
     str_add(out, "\n");
   }

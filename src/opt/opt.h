@@ -35,7 +35,7 @@ typedef struct DxNode {
 enum { DX_MAX_SIZE = 1 << 15, DX_MAX_DEPTH = 1000 }; /* of what a text may say: walks take time by the one, stack by the other */
 
 /* A table of the texts as it lies in memory. */
-typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; } DxTable;
+typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
 enum { DX_MAX_TABLES = 8 };
 
 typedef struct Dag {
@@ -77,7 +77,8 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo */
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
-  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: code bits split into planes of 8, 4, 2, 1 bits */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 2, 1 bits */
+  Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
 typedef struct FormatForm {

@@ -163,7 +163,8 @@ static IrRef quad(Emit *e, int buf, Lin k, int q) {
     sum = sum ? ir_op2(&e->b, IR_or, sum, v) : v;
     at.k += n_vec * 64;
   }
-  return sum;
+  if (!lf->index) return sum;
+  return ir_op2(&e->b, IR_shuf, emit_load_at(e, IR_M_i32, e->lanes, emit_table(e, f, lf->map), lin_const(0)), sum);
 }
 
 /* k in the chunk's beginning and the position inside it, which must be known. */

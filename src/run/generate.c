@@ -46,8 +46,6 @@ static Err *request_check(const RunSession *s, const RunRequest *q) {
   for (int64_t i = 0; i < q->n_prompt; i++)
     if (q->prompt[i] < 0 || q->prompt[i] >= model_n_vocab(s->model))
       return err_new(ERR_LIMIT, "token %d of the prompt at %lld, expected 0 to %lld", q->prompt[i], (long long)i, (long long)model_n_vocab(s->model) - 1);
-  for (int i = 0; i < q->stops.n_stops; i++)
-    if (!q->stops.stop[i][0]) return err_new(ERR_USAGE, "a stop text is empty");
   return q->n_prompt <= context ? NULL : err_new(ERR_LIMIT, "the prompt has %lld tokens, the context holds %lld (--context)", (long long)q->n_prompt, (long long)context);
 }
 
@@ -73,6 +71,23 @@ static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
   return NULL;
 }
 
+static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, int64_t n) {
+  if (!trace_on(TRACE_tok, NULL)) return;
+  Str s = {0};
+  for (int64_t i = 0; i < n; i++) {
+    Str text = {0};
+    TextDecoder d;
+    text_decoder_init(&d, v, 0);
+    text_decode(&d, id[i], &text);
+    text_decode_end(&d, &text);
+    str_addf(&s, " %d ", id[i]);
+    file_quote(text.n ? text.p : "", text.n, &s);
+    str_free(&text);
+  }
+  trace_printf(TRACE_tok, "%s%s", what, s.n ? s.p : " nothing");
+  str_free(&s);
+}
+
 static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAnswer *answer, RunResult *r) {
   const float *logits = NULL;
   int64_t t_start = os_now_ns(), t_first = 0;
@@ -90,6 +105,7 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
     TRY(run_sampler_pick(sampler, logits, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
     text_ids_add(&s->ids, id);
     text_ids_add(&r->ids, id);
+    trace_ids("out", q->vocab, &id, 1);
     size_t n_before = r->text.n;
     r->reason = run_answer_take(answer, id, &r->text);
     if (!tell(q, r, n_before)) r->reason = RUN_CANCELLED;
@@ -106,11 +122,16 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   RunAnswer answer;
   RunResult r = {0};
   TRY(request_check(s, q));
-  TRY(run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler));
+  TRY(run_answer_init(&answer, q->vocab, &q->stops));
+  Err *e = run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler);
+  if (e) {
+    run_answer_free(&answer);
+    return e;
+  }
   rewind_to(s, q);
   r.n_reused = seq_n_tokens(s->seq);
-  run_answer_init(&answer, q->vocab, &q->stops);
-  Err *e = loop(s, q, sampler, &answer, &r);
+  trace_ids("in", q->vocab, q->prompt, q->n_prompt);
+  e = loop(s, q, sampler, &answer, &r);
   s->ids.n = (size_t)seq_n_tokens(s->seq);
   run_answer_free(&answer);
   run_sampler_free(sampler);

@@ -45,6 +45,7 @@ Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messag
   Str s = {0};
   json_t *request = json_pack("{s:O}", "messages", messages);
   Err *e = model_chat_render(a, w, request, &s);
+  if (!e) trace_text(TRACE_chat, "rendered prompt", s.n ? s.p : "");
   if (!e) e = text_tokenize(v, s.n ? s.p : "", s.n, 0, out); /* the template writes BOS itself where the model wants it */
   json_decref(request);
   str_free(&s);

@@ -478,3 +478,7 @@ bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n) {
     }
   return false;
 }
+
+bool text_reply_goes_on(const TextReply *r, const char *spelling, size_t n) {
+  return n && r->reason && text_reply_is_reasoning(r) && memmem(r->reason->close, strlen(r->reason->close), spelling, n);
+}

@@ -60,6 +60,8 @@ int text_reply_n_calls(const TextReply *r);
 size_t text_reply_memory(const TextReply *r);                /* bytes it holds on the heap */
 /* A special token spelled so is part of a marker: feed its spelling. Else a special token prints nothing. */
 bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n);
+/* A token that would end the reply, spelled so, closes an open reasoning block instead: feed its spelling and go on. */
+bool text_reply_goes_on(const TextReply *r, const char *spelling, size_t n);
 
 /* The whole message, collected from events. */
 typedef struct TextCollect { Str content, reasoning; json_t *calls; Str args; } TextCollect; /* zero-initialise; text_collect_free */

@@ -42,6 +42,10 @@ is_json "doctor lists the cache's files" "$out" 'sorted(f["name"] for f in o["ca
 expect "doctor respects affinity" 0 taskset -c 0 "$LUMEN" doctor --json
 is_json "one CPU allowed, one thread" "$out" 'o["cpu"]["threads"] == 1 and o["cpu"]["allowed"] == 1'
 
+mkdir "$TEST_TMP/texts"
+printf 'fn f(x: f32) -> f32 = y\n' > "$TEST_TMP/texts/wrong.lum"
+expect "a text with a mistake" 1 "$LUMEN" cc rope --std "$TEST_TMP/texts"
+[ -n "$(tail -n 1 "$err")" ] && ok "its message ends with its last line" || not_ok "its message ends with its last line" "an empty line"
 expect "--trace help" 0 "$LUMEN" --trace help version
 has "--trace help lists the stages" "$err" "machine code as assembly"
 expect "--trace after the command" 0 "$LUMEN" version --trace ir

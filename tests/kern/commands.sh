@@ -39,6 +39,7 @@ expect "machine code from IR" 0 "$LUMEN" cc "$TEST_TMP/text-ir.ir" --emit bin --
 grep -v '^;' "$TEST_TMP/k.bin" > "$TEST_TMP/a"; grep -v '^;' "$out" > "$TEST_TMP/b"
 cmp -s "$TEST_TMP/a" "$TEST_TMP/b" && ok "the same machine code as from the spec" || not_ok "the same machine code as from the spec" "they differ"
 expect "cc of an op by name" 0 "$LUMEN" cc swiglu --emit asm
+for f in std/ops/*.lum; do expect "cc of every op of $f" 0 "$LUMEN" cc "$f"; done
 expect "cc of a file, as declarations" 0 "$LUMEN" cc tests/formats/std/q5x40.lum --emit ast
 cp "$out" "$TEST_TMP/again.lum"
 expect "what --emit ast prints reads back" 0 "$LUMEN" cc "$TEST_TMP/again.lum" --emit ast

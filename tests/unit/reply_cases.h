@@ -27,7 +27,7 @@ static void hear(void *ctx, const TextEvent *e) {
   text_collect_event(&h->collect, e);
   h->n_peak = MAX(h->n_peak, text_reply_memory(h->reply));
 }
-static void heard_free(Heard *h) {
+__attribute__((unused)) static void heard_free(Heard *h) {
   str_free(&h->text);
   text_collect_free(&h->collect);
 }

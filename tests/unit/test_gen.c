@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include "dev/dev.h"
-#include "gen/gen.h"
+#include "kern/kern.h"
 #include "test.h"
 
 enum { IN_BYTES = 4096, OUT_BYTES = 4096, N_TRIES = 12 };
@@ -51,7 +51,7 @@ static void check_fn_with(const IrFn *fn, const char *label, bool flt, int n_tri
   static _Alignas(64) uint8_t in[IN_BYTES], want[OUT_BYTES], got[OUT_BYTES], in2[IN_BYTES];
   Err *e = ir_fn_verify(fn);
   if (e) { test_fail(__FILE__, __LINE__, "%s: %s", label, err_text(e)); err_free(e); return; }
-  GenCpu cpu = gen_cpu_get();
+  GenCpu cpu = kern_cpu();
   for (int k = 0; k < gen_target_count(); k++) {
     const Target *t = gen_target_get(k);
     if (!gen_target_runs(t, cpu) || (only && strcmp(only, t->name))) continue;
@@ -144,6 +144,16 @@ static void test_lanewise(IrOp op, IrElt e, int n_args) {
       if (form == 2) for (int k = 0; k < n_args; k++) result_store(&c, a[k], 256 + 64 * k);
       result_check(&c, v, arena_printf(arena, "%s.%d x%d form %d", ir_op_name[op], e, all_lanes[i], form), e == IR_E_F32);
     }
+  }
+}
+
+static void test_shuf(int lanes) {
+  for (int form = 0; form < 3; form++) { /* any bytes; the same operand twice; a table that is used again */
+    Case c = case_new("shuf");
+    IrRef t = arg_load(&c, IR_E_I32, lanes, 0), by = form == 1 ? t : arg_load(&c, IR_E_I32, lanes, 1);
+    IrRef v = ir_op2(&c.b, IR_shuf, t, by);
+    if (form == 2) result_store(&c, t, 256);
+    result_check(&c, v, arena_printf(arena, "shuf x%d form %d", lanes, form), false);
   }
 }
 
@@ -606,6 +616,7 @@ int main(int argc, char **argv) {
   TEST("divide") test_divide();
   TEST("conversions") test_conversions();
   TEST("lanes") test_lane_ops();
+  TEST("shuf") for (int n = 4; n <= 16; n *= 2) test_shuf(n);
   TEST("dot4") test_dot4();
   TEST("memory") test_memory();
   TEST("gather") test_gather();

@@ -1,12 +1,18 @@
 /* The differential harness: machine code of every target this machine runs against the interpreter's naive form, bit for bit, between guard
    bands and with NaN in every padding. Ops that take weights are found by their declarations and crossed with every format; other ops have
    their dimensions in tests/kern/ops.specs. Specs, their errors, the counting of work, and that the harness itself can fail.
-   runtests: timeout 300 */
+   Under a sanitizer, which is slow, each format has one size.
+   runtests: timeout 600 */
 #include <signal.h>
 #include <unistd.h>
 #include "kern/kern.h"
 #include "test.h"
 
+#if defined __SANITIZE_ADDRESS__
+enum { N_SIZES = 1 };
+#else
+enum { N_SIZES = 2 };
+#endif
 static Module *module;
 static const Target *target[16];
 static Kerns *set[16];     /* by target; made anew for every case */
@@ -82,7 +88,7 @@ static void cross(const OpDecl *op, const FormatDecl *f, const char *const *prec
     sets_new();
     EXPECT_OK(format_analyze(a, module, f, &form));
     int block = form ? form->block : 1;
-    for (int size = 0; size < 2; size++) {
+    for (int size = 0; size < N_SIZES; size++) {
       int64_t K = block == 1 ? 13 + 32 * (2 - size) : block * (2 - size); /* blocks of one element: odd sums */
       for (int r = 0; r < 3 && M[size][r]; r++) {
         Str s = {0};
@@ -327,7 +333,7 @@ int main(void) {
   Err *e = lang_std_load(a, NULL, &module);
   EXPECT_OK(e);
   if (!module) return 1;
-  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), gen_cpu_get())) target[n_targets++] = gen_target_get(i);
+  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), kern_cpu())) target[n_targets++] = gen_target_get(i);
   EXPECT_OK(dev_pool_new(3, &pool));
   signal(SIGSEGV, on_fault);
   signal(SIGBUS, on_fault);

@@ -182,7 +182,8 @@ static bool edge_list(const Emit *e, const MBlock *b, Move **out) {
   Move *m = *out = ARENA_ARRAY(e->fn->arena, Move, b->n_args);
   for (int i = 0; i < b->n_args; i++) {
     const MReg *r = &e->fn->regs[to->params[i]];
-    m[i] = (Move){r->cls, MAX(r->bytes, e->fn->regs[b->args[i]].bytes), place_of(e, to->params[i]), place_of(e, b->args[i]), false};
+    Place d = place_of(e, to->params[i]); /* a slot is as wide as its parameter, though a scalar may come from the low lane of a wider register */
+    m[i] = (Move){r->cls, in_reg(d) ? MAX(r->bytes, e->fn->regs[b->args[i]].bytes) : r->bytes, d, place_of(e, b->args[i]), false};
   }
   return b->n_args > 0;
 }
@@ -261,7 +262,7 @@ static void ins_emit(Emit *e, const MIns *in) {
       if (phys(e, in->r[0]) != phys(e, in->r[1])) move_simple(e, r->cls, r->bytes, place_of(e, in->r[0]), place_of(e, in->r[1]));
       return;
     case M_RELOAD: case M_SPILL:
-      move_ops(e, r->cls, r->bytes, ops);
+      move_ops(e, r->cls, in->op == M_SPILL ? (int)in->imm : r->bytes, ops);
       e->out->n_spills++;
       if (e->depth == e->deepest) e->out->n_loop_spills++;
       put_frame(e, ops[in->op == M_RELOAD ? 1 : 2], in->op == M_RELOAD ? 0 : 1, phys(e, in->r[0]), in->disp);

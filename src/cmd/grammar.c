@@ -1,0 +1,149 @@
+/* `lumen grammar`: a JSON Schema, a GBNF grammar or a regular expression, compiled as structured output would, and tried on texts, one a
+   line of standard input. --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/json.h"
+#include "cmd/cmd.h"
+#include "text/grammar.h"
+
+#define ROWS(X, T)                                                                                                                        \
+  X(T, schema,       0, STR,  "FILE", NULL, 0, 0, "a JSON Schema")                                                                        \
+  X(T, gbnf,         0, STR,  "FILE", NULL, 0, 0, "a GBNF grammar")                                                        \
+  X(T, regex,        0, STR,  "RE",   NULL, 0, 0, "a regular expression for the whole text")                                              \
+  X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
+  X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \
+  X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
+  X(T, relax,        0, FLAG, "",     NULL, 0, 0, "leave out what cannot be enforced, with a warning")                                    \
+  X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts")                                \
+  X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one")
+OPT_DEFINE(GrammarOpts, ROWS)
+
+enum { INPUT_MAX = 64 << 20 };
+
+static Err *compile(const GrammarOpts *o, Grammar **out) {
+  if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
+  if (o->gbnf) {
+    Str s = {0};
+    Err *e = os_read_file(o->gbnf, INPUT_MAX, &s);
+    if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+    str_free(&s);
+    return err_wrap(e, "%s", o->gbnf);
+  }
+  json_t *js;
+  TRY(json_parse_file(o->schema, INPUT_MAX, &js));
+  unsigned flags = (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0);
+  Err *e = grammar_from_schema(js, flags, out);
+  json_decref(js);
+  return err_wrap(e, "%s", o->schema);
+}
+
+typedef struct Times { double *us; int n, cap; } Times;
+
+static Err *test_text(GrammarMatcher *m, const char *p, size_t n, bool *ok) {
+  GrammarState *s = grammar_state_start(m), *next;
+  Err *e = grammar_state_accept(s, p, n, &next);
+  if (!e) {
+    *ok = next && grammar_state_may_end(next);
+    grammar_state_unref(next);
+  }
+  grammar_state_unref(s);
+  return e;
+}
+
+/* Along one text: the mask before each token, which must hold the token. */
+static Err *bench_text(Arena *a, GrammarMatcher *m, const TextVocab *v, const GrammarVocab *gv, const char *p, size_t n, Times *t) {
+  TextIds ids = {0};
+  uint64_t *mask = arena_alloc_array(a, grammar_vocab_mask_words(gv) + 1, sizeof *mask);
+  GrammarState *s = grammar_state_start(m), *next = NULL;
+  Err *e = text_tokenize(v, p, n, TEXT_PLAIN, &ids);
+  for (size_t i = 0; !e && i < ids.n; i++) {
+    int64_t start = os_now_ns();
+    e = grammar_state_mask(s, mask);
+    PUSH(a, t->us, t->n, t->cap, (double)(os_now_ns() - start) / 1e3);
+    if (!e && !(mask[ids.p[i] / 64] >> (ids.p[i] % 64) & 1)) e = err_new(ERR_FORMAT, "token %zu of the text, id %d, is not in its mask", i, ids.p[i]);
+    if (!e) e = grammar_state_accept_token(s, ids.p[i], &next);
+    if (!e && !next) e = err_new(ERR_FORMAT, "token %zu of the text, id %d, is in the mask but not accepted", i, ids.p[i]);
+    if (!e) {
+      grammar_state_unref(s);
+      s = next;
+    }
+  }
+  grammar_state_unref(s);
+  text_ids_free(&ids);
+  return e;
+}
+
+static int double_order(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return a < b ? -1 : a > b;
+}
+
+static void bench_print(Times *t, double compile_ms, double vocab_ms, GrammarSize size) {
+  double sum = 0;
+  for (int i = 0; i < t->n; i++) sum += t->us[i];
+  if (t->n) qsort(t->us, (size_t)t->n, sizeof *t->us, double_order);
+  printf("compile_ms %.3f\nvocab_ms %.1f\nrules %d\nstates %d\nedges %d\nmasks %d\n", compile_ms, vocab_ms, size.n_rules, size.n_states, size.n_edges, t->n);
+  if (t->n) printf("mask_mean_us %.2f\nmask_median_us %.2f\nmask_p99_us %.2f\nmask_max_us %.2f\n", sum / t->n, t->us[t->n / 2], t->us[t->n * 99 / 100], t->us[t->n - 1]);
+}
+
+static Err *each_line(Arena *a, const GrammarOpts *o, GrammarMatcher *m, const TextVocab *v, const GrammarVocab *gv, Times *t) {
+  Str in = {0};
+  Err *e = os_read_all(stdin, INPUT_MAX, &in);
+  for (size_t at = 0; !e && at < in.n;) {
+    const char *p = in.p + at, *nl = memchr(p, '\n', in.n - at);
+    size_t n = nl ? (size_t)(nl - p) : in.n - at;
+    bool ok;
+    at += n + 1;
+    while (n && (p[n - 1] == '\r' || (o->schema && (p[n - 1] == ' ' || p[n - 1] == '\t')))) n--;
+    while (o->schema && n && (*p == ' ' || *p == '\t')) { p++; n--; }
+    e = test_text(m, p, n, &ok);
+    if (!e && o->test) puts(ok ? "accept" : "reject");
+    if (!e && ok && gv) e = bench_text(a, m, v, gv, p, n, t);
+  }
+  str_free(&in);
+  return e;
+}
+
+static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
+  if (rest->n_args) return err_new(ERR_USAGE, "takes no operand, got \"%s\"", rest->arg[0]);
+  if (!!o->schema + !!o->gbnf + !!o->regex != 1) return err_new(ERR_USAGE, "takes one of --schema, --gbnf and --regex");
+  if (o->mask_bench != (o->tokenizer != NULL)) return err_new(ERR_USAGE, "--mask-bench and --tokenizer go together");
+  Grammar *g = NULL;
+  TextVocab *v = NULL;
+  GrammarVocab *gv = NULL;
+  Times t = {0};
+  int64_t start = os_now_ns();
+  TRY(compile(o, &g));
+  double compile_ms = (double)(os_now_ns() - start) / 1e6, vocab_ms = 0;
+  fputs(grammar_warnings(g), stderr);
+  if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
+  Err *e = o->tokenizer ? text_vocab_open(o->tokenizer, &v) : NULL;
+  if (!e && v) {
+    start = os_now_ns();
+    e = grammar_vocab_new(v, &gv);
+    vocab_ms = (double)(os_now_ns() - start) / 1e6;
+  }
+  if (!e) {
+    GrammarMatcher *m = grammar_matcher_new(g, gv);
+    if (o->test || o->mask_bench) e = each_line(a, o, m, v, gv, &t);
+    grammar_matcher_free(m);
+  }
+  if (!e && o->mask_bench) bench_print(&t, compile_ms, vocab_ms, grammar_size(g));
+  grammar_vocab_free(gv);
+  text_vocab_free(v);
+  grammar_free(g);
+  return e;
+}
+
+int cmd_grammar(int argc, char **argv) {
+  Arena *a = arena_new("command");
+  GrammarOpts o;
+  OptRest rest;
+  int code = CMD_OK;
+  if (cmd_options(a, GrammarOpts_rows, COUNT_OF(GrammarOpts_rows), argc, argv, &o, &rest, &code)) {
+    Err *e = grammar(a, &o, &rest);
+    if (e) code = cmd_fail("grammar", e);
+  }
+  arena_free(a);
+  return code;
+}

@@ -1,0 +1,555 @@
+/* Conditions to rules. In: the branches of schema.c. Out: rules of the grammar, one for each set of conditions that meets somewhere, one for
+   each distinct text or number, one for each array and object.
+
+   What JSON looks like here: tokens are separated by nothing, one space, or (after [ { and , and before ] and }) a line's end with at most
+   64 spaces or 16 tabs; before , and : at most one space. Never more, so white space ends. */
+#include <string.h>
+#include "text/schema_priv.h"
+
+enum { SPACES_MAX = 64, TABS_MAX = 16, STEPS_MAX = 256, PATTERNS_MAX = 20, LEAF_STRING = 1, LEAF_NUMBER };
+typedef struct Way { uint8_t byte; GrAct act; int32_t arg; uint32_t to; } Way;           /* an edge to be, of one byte */
+typedef struct Ways { Way edge[4]; int n; GrCall call[2]; int n_calls; } Ways;          /* what may come at a place */
+
+static void ways_add(Schema *s, uint32_t state, const Ways *w) {
+  for (int i = 0; i < w->n; i++) grammar_edge_add(s->g, state, w->edge[i].byte, w->edge[i].byte, w->edge[i].act, w->edge[i].arg, w->edge[i].to);
+}
+static void ways_call(Schema *s, uint32_t state, const Ways *w) {
+  for (int i = 0; i < w->n_calls; i++) grammar_call_add(s->g, state, w->call[i].rule, (GrAct)w->call[i].act, w->call[i].ret);
+}
+
+/* Fills a state: the ways of `w`, also after one space or, with `lines`, after a line's end and its indentation, where `late` says what may
+   follow then (NULL: the same); first_act guards the line's end. */
+static void fill_spaced(Schema *s, uint32_t state, const Ways *w, bool lines, const Ways *late, GrAct line_act) {
+  Grammar *g = s->g;
+  uint32_t rule = g->st[state].rule;
+  if (s->flags & GRAMMAR_COMPACT) {
+    ways_add(s, state, w);
+    ways_call(s, state, w);
+    return;
+  }
+  uint32_t spaced = grammar_state_new(g, rule), line = lines ? grammar_state_new(g, rule) : 0, after = spaced;
+  if (lines && late) after = grammar_state_new(g, rule);
+  ways_add(s, state, w);
+  if (lines) grammar_edge_add(g, state, '\n', '\n', line_act, 0, line);
+  grammar_edge_add(g, state, ' ', ' ', GR_PLAIN, 0, spaced);
+  ways_call(s, state, w);
+  ways_add(s, spaced, w);
+  ways_call(s, spaced, w);
+  if (!lines) return;
+  grammar_call_add(g, line, s->ws, GR_PLAIN, after);
+  if (late) { ways_add(s, after, late); ways_call(s, after, late); }
+}
+
+static uint32_t counted_byte(Grammar *g, uint8_t byte, int max) {
+  uint32_t r = grammar_rule_new(g, GR_COUNTED, "white space"), q = grammar_state_new(g, r);
+  g->rule[r].start = g->rule[r].loop = q;
+  g->rule[r].max = max;
+  g->st[q].accept = true;
+  grammar_edge_add(g, q, byte, byte, GR_COUNT, 0, q);
+  return r;
+}
+
+static uint32_t end_state(Grammar *g, uint32_t rule) {
+  uint32_t q = grammar_state_new(g, rule);
+  g->st[q].accept = true;
+  return q;
+}
+
+static uint32_t word_rule(Grammar *g, const char *word) {
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, word), q = grammar_state_new(g, r);
+  g->rule[r].start = q;
+  for (const char *p = word; *p; p++) {
+    uint32_t next = grammar_state_new(g, r);
+    grammar_edge_add(g, q, (uint8_t)*p, (uint8_t)*p, GR_PLAIN, 0, next);
+    q = next;
+  }
+  g->st[q].accept = true;
+  return r;
+}
+
+static void common_rules(Schema *s) {
+  Grammar *g = s->g;
+  uint32_t spaces = counted_byte(g, ' ', SPACES_MAX), tabs = counted_byte(g, '\t', TABS_MAX);
+  s->ws = grammar_rule_new(g, GR_AUTOMATON, "white space");
+  uint32_t q = grammar_state_new(g, s->ws), end = end_state(g, s->ws);
+  g->rule[s->ws].start = q;
+  grammar_call_add(g, q, spaces, GR_PLAIN, end);
+  grammar_call_add(g, q, tabs, GR_PLAIN, end);
+  s->word[0] = word_rule(g, "null");
+  s->word[1] = word_rule(g, "true");
+  s->word[2] = word_rule(g, "false");
+}
+
+/* The rule of a set of conditions; its states are made later (schema_emit's loop), so recursion is a loop there. */
+static bool same_set(const CondSet *a, const CondSet *b) { return a->n == b->n && (!a->n || !memcmp(a->c, b->c, sizeof *a->c * (size_t)a->n)); }
+static Err *rule_of(Schema *s, const CondSet *set, uint32_t *out) {
+  TRY(grammar_work_spend(&s->w, 1 + s->n_wants / 16));
+  for (int i = 0; i < s->n_wants; i++) if (same_set(&s->want[i].set, set)) { *out = s->want[i].rule; return NULL; }
+  if (s->n_wants == s->cap_wants) s->want = arena_grow(s->w.a, s->want, sizeof *s->want, (size_t)s->n_wants, &s->cap_wants);
+  s->want[s->n_wants].set = *set;
+  *out = s->want[s->n_wants++].rule = grammar_rule_new(s->g, GR_AUTOMATON, set->n ? set->c[0]->path : "any value");
+  return NULL;
+}
+
+static Err *leaf_rule(Schema *s, const Dfa *d, int kind, uint32_t *out) {
+  Grammar *g = s->g;
+  TRY(grammar_work_spend(&s->w, 1 + s->n_leaves));
+  for (int i = 0; i < s->n_leaves; i++)
+    if (s->leaf[i].kind == kind && (s->leaf[i].dfa == d || (s->leaf[i].dfa && d && grammar_dfa_equal(s->leaf[i].dfa, d)))) { *out = s->leaf[i].rule; return NULL; }
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, kind == LEAF_STRING ? "string" : "number");
+  const Dfa *use = d;
+  if (!d && kind == LEAF_STRING) use = grammar_dfa_any(&s->w);
+  if (!d && kind == LEAF_NUMBER) {
+    Dfa *any;
+    TRY(grammar_num_any(&s->w, &any));
+    use = any;
+  }
+  uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, use->n), start = 0, end = 0;
+  GrEncode e = {.mode = GR_ENC_RAW, .rule = r};
+  if (kind == LEAF_STRING) {
+    start = grammar_state_new(g, r);
+    end = end_state(g, r);
+    e = (GrEncode){.mode = d ? GR_ENC_JSON : GR_ENC_JSON_FREE, .rule = r, .close = &end, .n_close = 1, .close_byte = '"'};
+  }
+  TRY(grammar_encode_dfa(g, &s->w, use, &e, map));
+  if (kind == LEAF_STRING) grammar_edge_add(g, start, '"', '"', GR_PLAIN, 0, map[0]);
+  g->rule[r].start = kind == LEAF_STRING ? start : map[0];
+  if (s->n_leaves == s->cap_leaves) s->leaf = arena_grow(s->w.a, s->leaf, sizeof *s->leaf, (size_t)s->n_leaves, &s->cap_leaves);
+  s->leaf[s->n_leaves].dfa = d;
+  s->leaf[s->n_leaves].kind = kind;
+  s->leaf[s->n_leaves++].rule = *out = r;
+  return NULL;
+}
+
+/* Any text of min to max characters; set: of these symbols only, or NULL. */
+static Err *counted_string(Schema *s, const DfaState *chars, int64_t min, int64_t max, uint32_t *out) {
+  Grammar *g = s->g;
+  uint32_t r = grammar_rule_new(g, GR_COUNTED, "string"), start = grammar_state_new(g, r), end = end_state(g, r), map[2];
+  Dfa *any = grammar_dfa_any(&s->w), *one = ARENA_NEW(s->w.a, Dfa);
+  const DfaState *from = chars ? chars : &any->st[0];
+  one->n = one->cap = 2;
+  one->st = ARENA_ARRAY(s->w.a, DfaState, 2);
+  one->st[0] = (DfaState){.edge = ARENA_ARRAY(s->w.a, DfaEdge, from->n_edges + 1), .n_edges = from->n_edges, .cap = from->n_edges, .tag = -1};
+  for (int i = 0; i < from->n_edges; i++) one->st[0].edge[i] = (DfaEdge){from->edge[i].lo, from->edge[i].hi, 1};
+  GrEncode e = {.mode = chars ? GR_ENC_JSON : GR_ENC_JSON_FREE, .rule = r, .counted = true, .close = &end, .n_close = 1, .close_byte = '"'};
+  TRY(grammar_encode_dfa(g, &s->w, one, &e, map));
+  grammar_edge_add(g, start, '"', '"', GR_PLAIN, 0, map[0]);
+  g->rule[r].start = start;
+  g->rule[r].loop = map[0];
+  g->rule[r].min = min;
+  g->rule[r].max = max;
+  *out = r;
+  return NULL;
+}
+
+/* An automaton that only counts characters of one class: then counting needs no states. */
+static bool is_one_class(const Dfa *d, int64_t *min, int64_t *max, const DfaState **chars) {
+  int64_t n = 0;
+  int at = 0;
+  *min = -1;
+  *chars = d->st[0].n_edges ? &d->st[0] : NULL;
+  if (!*chars) return false;
+  for (;; n++) {
+    const DfaState *q = &d->st[at];
+    if (*min < 0 && q->tag >= 0) *min = n;
+    if (*min >= 0 && q->tag < 0) return false;
+    if (!q->n_edges) { *max = n; return true; }
+    if (q->n_edges != (*chars)->n_edges) return false;
+    for (int i = 0; i < q->n_edges; i++)
+      if (q->edge[i].lo != (*chars)->edge[i].lo || q->edge[i].hi != (*chars)->edge[i].hi || q->edge[i].to != q->edge[0].to) return false;
+    if (q->edge[0].to == at) { *max = -1; return *min >= 0; }
+    if (q->edge[0].to <= at) return false; /* trimmed automata number a chain upwards */
+    at = q->edge[0].to;
+  }
+}
+
+static Err *string_rule(Schema *s, const Branch *b, uint32_t *out) {
+  int64_t min, max;
+  const DfaState *chars;
+  const Dfa *d;
+  if (!b->str && !b->min_len && b->max_len < 0) return leaf_rule(s, NULL, LEAF_STRING, out);
+  if (!b->str) return counted_string(s, NULL, b->min_len, b->max_len, out);
+  if (is_one_class(b->str, &min, &max, &chars)) {
+    min = MAX(min, b->min_len);
+    max = max < 0 ? b->max_len : b->max_len < 0 ? max : MIN(max, b->max_len);
+    if (max >= 0 && max < min) return leaf_rule(s, grammar_dfa_empty(&s->w), LEAF_STRING, out);
+    if (max < 0 || max > 8) return counted_string(s, chars, min, max, out);
+  }
+  TRY(schema_string_dfa(s, b, &d));
+  return leaf_rule(s, d, LEAF_STRING, out);
+}
+
+static CondSet item_set(Schema *s, const Branch *b, int64_t i, Cond *also) {
+  CondSet set = {0};
+  for (int k = 0; k < b->n_arr; k++) schema_set_add(s, &set, i < b->arr[k].n_prefix ? b->arr[k].prefix[i] : b->arr[k].items);
+  schema_set_add(s, &set, also);
+  return set;
+}
+
+static Ways close_way(uint8_t byte, GrAct act, uint32_t to) {
+  Ways w = {.n = 1};
+  w.edge[0] = (Way){byte, act, 0, to};
+  return w;
+}
+
+/* States (i, k): i items are over (no more are told apart than `n`), k of them contained what `contains` asks for (at most `most`). */
+static Err *array_steps(Schema *s, const Branch *b, uint32_t rule, int64_t n, const Contains *c, uint32_t open, uint32_t end) {
+  Grammar *g = s->g;
+  int64_t most = c ? MAX(c->min, c->max) : 0, width = most + 1;
+  Cond *not_c = c && c->max >= 0 ? schema_cond(s, c->what->js, c->what->kind == COND_NOT ? COND_SCHEMA : COND_NOT, c->what->path, c->what->base) : NULL;
+  uint32_t *before = ARENA_ARRAY(s->w.a, uint32_t, (n + 1) * width), *after = ARENA_ARRAY(s->w.a, uint32_t, (n + 1) * width);
+  TRY(grammar_work_spend(&s->w, 8 * (n + 1) * width));
+  for (int64_t i = 0; i < (n + 1) * width; i++) {
+    before[i] = i ? grammar_state_new(g, rule) : open;
+    after[i] = grammar_state_new(g, rule);
+  }
+  for (int64_t i = 0; i <= n; i++)
+    for (int64_t k = 0; k < width; k++) {
+      bool full = b->max_items >= 0 && i >= b->max_items, closes = i >= b->min_items && (!c || (k >= c->min && (c->max < 0 || k <= c->max)));
+      int64_t next = MIN(i + 1, n), at = i * width + k;
+      Ways to = {0}, late = close_way(']', GR_PLAIN, end), item = {0};
+      if (!full) to.edge[to.n++] = (Way){',', GR_PLAIN, 0, before[at]};
+      if (closes) to.edge[to.n++] = late.edge[0];
+      fill_spaced(s, after[at], &to, closes, &late, GR_PLAIN);
+      if (!i && closes) item.edge[item.n++] = late.edge[0];
+      if (!full) {
+        CondSet plain = item_set(s, b, i, not_c), hit = item_set(s, b, i, c ? c->what : NULL);
+        item.call[0].ret = after[next * width + k];
+        TRY(rule_of(s, &plain, &item.call[0].rule));
+        item.n_calls = 1;
+        if (c && k < most) {
+          item.call[1].ret = after[next * width + k + 1];
+          TRY(rule_of(s, &hit, &item.call[1].rule));
+          item.n_calls = 2;
+        }
+      }
+      fill_spaced(s, before[at], &item, true, NULL, GR_PLAIN);
+    }
+  return NULL;
+}
+
+/* The first items one by one, the others as rounds that are counted. */
+static Err *array_rounds(Schema *s, const Branch *b, uint32_t rule, int64_t first, uint32_t open, uint32_t end) {
+  Grammar *g = s->g;
+  Ways close = close_way(']', GR_PLAIN, end), to, item;
+  for (int64_t i = 0; i < first; i++) {
+    uint32_t after = grammar_state_new(g, rule), next = grammar_state_new(g, rule);
+    CondSet set = item_set(s, b, i, NULL);
+    item = (Ways){.n_calls = 1, .call[0].ret = after};
+    TRY(rule_of(s, &set, &item.call[0].rule));
+    if (!i && !b->min_items) item.edge[item.n++] = close.edge[0];
+    fill_spaced(s, open, &item, true, NULL, GR_PLAIN);
+    open = next;
+    to = (Ways){.n = 1};
+    to.edge[0] = (Way){',', GR_PLAIN, 0, next};
+    bool closes = i + 1 >= b->min_items;
+    if (i + 1 < first) {
+      if (closes) to.edge[to.n++] = close.edge[0];
+      fill_spaced(s, after, &to, closes, &close, GR_PLAIN);
+      continue;
+    }
+    uint32_t r = grammar_rule_new(g, GR_COUNTED, "items"), loop = grammar_state_new(g, r), comma = grammar_state_new(g, r), rest = grammar_state_new(g, rule);
+    g->rule[r].start = g->rule[r].loop = loop;
+    g->rule[r].min = MAX(b->min_items - first, 0);
+    g->rule[r].max = b->max_items < 0 ? -1 : b->max_items - first;
+    g->st[loop].accept = true;
+    to = close_way(',', GR_PLAIN, comma);
+    fill_spaced(s, loop, &to, false, NULL, GR_PLAIN);
+    set = item_set(s, b, first, NULL);
+    item = (Ways){.n_calls = 1, .call[0] = {.ret = loop, .act = GR_COUNT}};
+    TRY(rule_of(s, &set, &item.call[0].rule));
+    fill_spaced(s, comma, &item, true, NULL, GR_PLAIN);
+    grammar_call_add(g, after, r, GR_PLAIN, rest);
+    fill_spaced(s, rest, &close, true, NULL, GR_PLAIN);
+  }
+  return NULL;
+}
+
+static Err *array_rule(Schema *s, const Branch *b, uint32_t *out) {
+  Grammar *g = s->g;
+  const char *path = "array";
+  int64_t first = 0, n;
+  const Contains *c = NULL;
+  for (int k = 0; k < b->n_arr; k++) first = MAX(first, b->arr[k].n_prefix);
+  for (int k = 0; k < b->n_contains; k++) {
+    if (!b->contains[k].min && b->contains[k].max < 0) continue;
+    path = b->contains[k].what->path;
+    if (c) TRY(schema_refuse(s, path, "contains", "several of them for one array are not supported"));
+    c = &b->contains[k];
+  }
+  if (b->unique && (b->max_items < 0 || b->max_items > 1)) TRY(schema_refuse(s, b->unique_path, "uniqueItems", "this keyword is not supported"));
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, path), start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r);
+  g->rule[r].start = start;
+  *out = r;
+  grammar_edge_add(g, start, '[', '[', GR_PLAIN, 0, open);
+  n = b->max_items >= 0 ? b->max_items : MAX(first, b->min_items);
+  if (!n) n = b->max_items == 0 ? 0 : 1;
+  if (c && (n > STEPS_MAX || MAX(c->min, c->max) > 64 || (n + 1) * (MAX(c->min, c->max) + 1) > 4 * STEPS_MAX))
+    return err_new(ERR_LIMIT, "%s: contains with counts this large", path);
+  if (c || n <= MAX(first, 2)) return array_steps(s, b, r, n, c, open, end);
+  first = MAX(first, 1);
+  if (first > 100000) return err_new(ERR_LIMIT, "%s: more than 100000 prefixItems", path);
+  return array_rounds(s, b, r, first, open, end);
+}
+
+/* Classes of keys: a name, or the set of patterns that another key matches. */
+typedef struct KeyClass { int name; uint32_t patterns; } KeyClass;
+typedef struct Keys {
+  Schema *s;
+  DfaWord *name; int n_names, cap_names;
+  KeyClass *class; int n_classes, cap_classes;
+  int pattern;             /* being multiplied in */
+} Keys;
+
+static int key_class(Keys *k, KeyClass c) {
+  for (int i = 0; i < k->n_classes; i++) if (k->class[i].name == c.name && k->class[i].patterns == c.patterns) return i;
+  PUSH(k->s->w.a, k->class, k->n_classes, k->cap_classes, c);
+  return k->n_classes - 1;
+}
+
+/* While patterns are multiplied in, a tag is the number of a class; classes are numbered as they appear. */
+static int32_t add_pattern(void *ctx, int32_t a, int32_t b) {
+  Keys *k = ctx;
+  if (a < 0) return -1;
+  KeyClass c = k->class[a];
+  if (b >= 0) c.patterns |= 1u << k->pattern;
+  return key_class(k, c);
+}
+
+static Err *keys_names(Keys *k, const Branch *b) {
+  Schema *s = k->s;
+  uint32_t mask = 63;
+  int total = b->n_required;
+  for (int i = 0; i < b->n_obj; i++) total += b->obj[i].n_props;
+  while (mask < 4u * (uint32_t)total) mask = mask * 2 + 1;
+  int *slot = ARENA_ARRAY(s->w.a, int, mask + 1);
+  TRY(grammar_work_spend(&s->w, 4 * total));
+  for (int i = 0; i <= b->n_obj; i++) {
+    int n = i < b->n_obj ? b->obj[i].n_props : b->n_required;
+    for (int j = 0; j < n; j++) {
+      DfaWord w = i < b->n_obj ? (DfaWord){b->obj[i].prop[j].name, b->obj[i].prop[j].n_name} : b->required[j];
+      uint32_t h = (uint32_t)hash_bytes(w.p, w.n, 5) & mask;
+      while (slot[h] && (k->name[slot[h] - 1].n != w.n || memcmp(k->name[slot[h] - 1].p, w.p, w.n))) h = (h + 1) & mask;
+      if (slot[h]) continue;
+      PUSH(s->w.a, k->name, k->n_names, k->cap_names, w);
+      slot[h] = k->n_names;
+    }
+  }
+  return NULL;
+}
+
+/* What must hold for the value of a key of this class. */
+static CondSet key_set(Schema *s, const Branch *b, const Keys *k, KeyClass c) {
+  CondSet set = {0};
+  int pattern = 0;
+  for (int i = 0; i < b->n_obj; i++) {
+    const ObjPart *p = &b->obj[i];
+    bool named = false;
+    if (c.name >= 0)
+      for (int j = 0; j < p->n_props && !named; j++)
+        if (p->prop[j].n_name == k->name[c.name].n && !memcmp(p->prop[j].name, k->name[c.name].p, p->prop[j].n_name)) {
+          named = true;
+          schema_set_add(s, &set, p->prop[j].value);
+        }
+    for (int j = 0; j < p->n_patterns; j++, pattern++)
+      if (c.patterns >> pattern & 1) {
+        named = true;
+        schema_set_add(s, &set, p->pattern[j].value);
+      }
+    if (!named) schema_set_add(s, &set, p->additional);
+  }
+  return set;
+}
+static bool set_never_holds(const Schema *s, const CondSet *set) {
+  for (int i = 0; i < set->n; i++) if (set->c[i] == s->nothing || (set->c[i]->kind == COND_SCHEMA && json_is_false(set->c[i]->js))) return true;
+  return false;
+}
+
+/* The automaton of keys, its tags being classes: the names first, in order, then the others that may occur. */
+static Err *keys_dfa(Keys *k, const Branch *b, Dfa **out) {
+  Schema *s = k->s;
+  int n_patterns = 0;
+  bool others = false;
+  CondSet rest = key_set(s, b, k, (KeyClass){-1, 0});
+  for (int i = 0; i < b->n_obj; i++) n_patterns += b->obj[i].n_patterns;
+  if (n_patterns > PATTERNS_MAX) return err_new(ERR_LIMIT, "more than %d patternProperties for one object", PATTERNS_MAX);
+  others = n_patterns || !set_never_holds(s, &rest);
+  Dfa *d;
+  TRY(grammar_dfa_words(&s->w, k->name, k->n_names, others, &d));
+  for (int i = 0; i < k->n_names; i++) key_class(k, (KeyClass){i, 0});
+  if (others) key_class(k, (KeyClass){-1, 0});
+  for (int i = 0; i < b->n_obj; i++)
+    for (int j = 0; j < b->obj[i].n_patterns; j++, k->pattern++) TRY(grammar_dfa_product(&s->w, d, b->obj[i].pattern[j].dfa, add_pattern, k, &d));
+  CondSet set = {0};
+  for (int i = 0; i < b->n_names; i++) schema_set_add(s, &set, b->names[i]);
+  if (set.n) {
+    Branches ways;
+    Dfa *all = grammar_dfa_empty(&s->w);
+    TRY(schema_set_branches(s, &set, &ways));
+    for (int i = 0; i < ways.n; i++) {
+      const Dfa *one;
+      if (!(ways.b[i].types & T_STR)) continue;
+      TRY(schema_string_dfa(s, &ways.b[i], &one));
+      TRY(grammar_dfa_or(&s->w, all, one, &all));
+    }
+    TRY(grammar_dfa_and(&s->w, d, all, &d));
+  }
+  *out = d;
+  return NULL;
+}
+
+/* Numbers the classes that occur: name i is class i; a name that no key can spell is -2. to[old] is the new class or -1. */
+static Err *keys_number(Keys *k, const Branch *b, Dfa *d, KeyClass **class, int *n_class) {
+  Schema *s = k->s;
+  int *to = ARENA_ARRAY(s->w.a, int, k->n_classes + 1), cap = 0;
+  bool *used = ARENA_ARRAY(s->w.a, bool, k->n_classes + 1);
+  for (int i = 0; i < d->n; i++) if (d->st[i].tag >= 0) used[d->st[i].tag] = true;
+  for (int i = 0; i < k->n_names; i++) PUSH(s->w.a, *class, *n_class, cap, (KeyClass){i, 0});
+  for (int i = 0; i < k->n_classes; i++) {
+    CondSet set = key_set(s, b, k, k->class[i]);
+    TRY(grammar_work_spend(&s->w, 4 + b->n_obj));
+    to[i] = -1;
+    if (!used[i] || set_never_holds(s, &set)) continue;
+    if (k->class[i].name >= 0) {
+      to[i] = k->class[i].name;
+      (*class)[to[i]] = k->class[i];
+    } else {
+      PUSH(s->w.a, *class, *n_class, cap, k->class[i]);
+      to[i] = *n_class - 1;
+    }
+  }
+  for (int i = 0; i < k->n_classes; i++) if (to[i] >= 0 && k->class[i].name >= 0) used[k->class[i].name] = true; /* name i's first class is i */
+  for (int i = 0; i < k->n_names; i++) if (!used[i]) (*class)[i].name = -2;
+  bool cut = false;
+  for (int i = 0; i < d->n; i++)
+    if (d->st[i].tag >= 0) { d->st[i].tag = to[d->st[i].tag]; cut |= d->st[i].tag < 0; }
+  return cut ? grammar_dfa_minimize(&s->w, d) : NULL;
+}
+
+static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *class, int n, GrObject *o) {
+  Arena *a = s->g->a;
+  bool *required = ARENA_ARRAY(a, bool, k->n_names + 1);
+  int32_t *next = ARENA_ARRAY(a, int32_t, k->n_names + 1), *from = ARENA_ARRAY(a, int32_t, k->n_names + 1);
+  uint32_t *value = ARENA_ARRAY(a, uint32_t, n + 1);
+  for (int i = 0; i < b->n_required; i++)
+    for (int j = 0; j < k->n_names; j++)
+      if (k->name[j].n == b->required[i].n && !memcmp(k->name[j].p, b->required[i].p, b->required[i].n)) { required[j] = true; break; }
+  TRY(grammar_work_spend(&s->w, (int64_t)b->n_required * k->n_names / 4));
+  next[k->n_names] = k->n_names;
+  for (int i = k->n_names; i-- > 0;) {
+    next[i] = required[i] ? i : next[i + 1];
+    from[i] = from[i + 1] + required[i];
+  }
+  for (int i = 0; i < n; i++) {
+    CondSet set = {0};
+    if (class[i].name == -2) schema_set_add(s, &set, s->nothing);
+    else set = key_set(s, b, k, class[i]);
+    TRY(grammar_work_spend(&s->w, 4 + b->n_obj));
+    TRY(rule_of(s, &set, &value[i]));
+  }
+  *o = (GrObject){.n_names = k->n_names, .n_classes = n, .required = required, .next_required = next, .n_required_from = from, .value = value};
+  o->any_order = (s->flags & GRAMMAR_ANY_ORDER) && k->n_names <= 48;
+  return NULL;
+}
+
+static Err *object_rule(Schema *s, const Branch *b, uint32_t *out) {
+  Grammar *g = s->g;
+  Keys k = {.s = s};
+  KeyClass *class = NULL;
+  int n = 0;
+  Dfa *d;
+  if (b->min_props > 30000 || (b->max_props > 30000 && b->max_props < INT32_MAX)) return err_new(ERR_LIMIT, "minProperties or maxProperties above 30000");
+  TRY(keys_names(&k, b));
+  TRY(keys_dfa(&k, b, &d));
+  TRY(keys_number(&k, b, d, &class, &n));
+  uint32_t r = grammar_rule_new(g, GR_OBJECT, "object"), start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r);
+  uint32_t after = grammar_state_new(g, r), comma = grammar_state_new(g, r), *colon = ARENA_ARRAY(s->w.a, uint32_t, n + 1);
+  uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, d->n);
+  GrObject *o = ARENA_NEW(g->a, GrObject);
+  TRY(object_tables(s, b, &k, class, n, o));
+  for (int i = 0; i < n; i++) colon[i] = grammar_state_new(g, r);
+  o->key_base = (uint32_t)g->n_st;
+  GrEncode e = {.mode = GR_ENC_JSON, .rule = r, .close = colon, .n_close = n, .close_byte = '"', .act = GR_KEY};
+  if (n) TRY(grammar_encode_dfa(g, &s->w, d, &e, map));
+  o->n_keys = (int)((uint32_t)g->n_st - o->key_base);
+  g->rule[r].start = start;
+  g->rule[r].object = o;
+  g->rule[r].min = b->min_props;
+  g->rule[r].max = b->max_props >= INT32_MAX ? -1 : b->max_props;
+  for (int i = 0; i < n; i++) {
+    uint32_t value = grammar_state_new(g, r);
+    Ways sep = close_way(':', GR_PLAIN, value), call = {.n_calls = 1, .call[0] = {.rule = o->value[i], .ret = after}};
+    fill_spaced(s, colon[i], &sep, false, NULL, GR_PLAIN);
+    fill_spaced(s, value, &call, false, NULL, GR_PLAIN);
+  }
+  Ways first = {0}, key = {0}, close = close_way('}', GR_CLOSE, end), next = close_way(',', GR_MORE, comma);
+  if (n) key.edge[key.n++] = first.edge[first.n++] = (Way){'"', GR_KEY, 0, map[0]};
+  first.edge[first.n++] = next.edge[next.n++] = close.edge[0];
+  grammar_edge_add(g, start, '{', '{', GR_PLAIN, 0, open);
+  fill_spaced(s, open, &first, true, NULL, GR_PLAIN);
+  fill_spaced(s, comma, &key, true, NULL, GR_PLAIN);
+  fill_spaced(s, after, &next, true, &close, GR_CLOSE);
+  *out = r;
+  return NULL;
+}
+
+static Err *emit_set(Schema *s, const CondSet *set, uint32_t rule) {
+  Grammar *g = s->g;
+  Branches b;
+  TRY(schema_set_branches(s, set, &b));
+  uint32_t start = grammar_state_new(g, rule), end = end_state(g, rule), *alt = NULL, one;
+  int n = 0, cap = 0;
+  unsigned words = 0;
+  const Dfa *num = NULL, *str = NULL;
+  bool any_num = false, any_str = false, some_num = false;
+  g->rule[rule].start = start;
+  for (int i = 0; i < b.n; i++) { /* texts of several ways are one automaton; so are numbers */
+    const Branch *x = &b.b[i];
+    words |= x->types;
+    if (x->types & T_STR) any_str |= !x->str && !x->min_len && x->max_len < 0;
+    if (x->types & T_NUM) { some_num = true; any_num |= !x->num; }
+  }
+  int n_str = 0;
+  for (int i = 0; i < b.n; i++) n_str += (b.b[i].types & T_STR) != 0;
+  for (int i = 0; i < b.n; i++) {
+    const Branch *x = &b.b[i];
+    Dfa *d;
+    const Dfa *own;
+    if ((x->types & T_STR) && n_str > 1 && !any_str) {
+      TRY(schema_string_dfa(s, x, &own));
+      if (str) { TRY(grammar_dfa_or(&s->w, str, own, &d)); str = d; }
+      else str = own;
+    }
+    if ((x->types & T_STR) && n_str == 1 && !any_str) {
+      TRY(string_rule(s, x, &one));
+      PUSH(s->w.a, alt, n, cap, one);
+    }
+    if ((x->types & T_NUM) && !any_num) {
+      if (num) { TRY(grammar_dfa_or(&s->w, num, x->num, &d)); num = d; }
+      else num = x->num;
+    }
+  }
+  if (any_str || str) { TRY(leaf_rule(s, any_str ? NULL : str, LEAF_STRING, &one)); PUSH(s->w.a, alt, n, cap, one); }
+  if (some_num) { TRY(leaf_rule(s, any_num ? NULL : num, LEAF_NUMBER, &one)); PUSH(s->w.a, alt, n, cap, one); }
+  for (int i = 0; i < 3; i++) if (words >> i & 1) PUSH(s->w.a, alt, n, cap, s->word[i]);
+  for (int i = 0; i < b.n; i++) {
+    if (b.b[i].types & T_ARR) { TRY(array_rule(s, &b.b[i], &one)); PUSH(s->w.a, alt, n, cap, one); }
+    if (b.b[i].types & T_OBJ) { TRY(object_rule(s, &b.b[i], &one)); PUSH(s->w.a, alt, n, cap, one); }
+  }
+  for (int i = 0; i < n; i++) grammar_call_add(g, start, alt[i], GR_PLAIN, end);
+  return NULL;
+}
+
+Err *schema_emit(Schema *s, Cond *root) {
+  CondSet set = {0};
+  common_rules(s);
+  schema_set_add(s, &set, root);
+  TRY(rule_of(s, &set, &s->g->root));
+  for (int i = 0; i < s->n_wants; i++) {
+    CondSet next = s->want[i].set;
+    TRY(grammar_work_spend(&s->w, 50));
+    Err *e = emit_set(s, &next, s->want[i].rule);
+    if (e) return err_kind(e) == ERR_LIMIT && next.n ? err_wrap(e, "%s", next.c[0]->path) : e;
+  }
+  return NULL;
+}
