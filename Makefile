@@ -3,7 +3,7 @@ CC      ?= gcc
 OPT     ?= -O2 -g
 WARN    := -Wall -Wextra -Wno-format-zero-length -Wpedantic -Wshadow -Wvla -Wmissing-prototypes -Wstrict-prototypes -Werror
 BUILD   ?= build
-CFLAGS  := -std=c17 -D_GNU_SOURCE $(OPT) $(WARN) -Isrc -I$(BUILD) $(EXTRA)
+CFLAGS  := -std=c17 -ffp-contract=off -D_GNU_SOURCE $(OPT) $(WARN) -Isrc -I$(BUILD) $(EXTRA)
 LIBDIR  := /usr/lib/$(shell $(CC) -dumpmachine)
 static   = $(if $(wildcard $(LIBDIR)/lib$(1).a),$(LIBDIR)/lib$(1).a,-l$(1))
 LIBS    := $(call static,jansson) $(call static,pcre2-8) $(call static,utf8proc) $(call static,z) $(call static,crypto) -lpthread -ldl -lm

@@ -12,6 +12,9 @@
 #include <unistd.h>
 #include "base/base.h"
 
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25 /* Linux 6.1; older ones refuse it */
+#endif
 static const size_t HUGE_BYTES = (size_t)2 << 20;
 enum { PROC_TEXT_MAX = 1 << 16 };
 
@@ -271,12 +274,13 @@ void os_pages_make_huge(Pages *p) {
   uintptr_t lo = ROUND_UP((uintptr_t)p->p, HUGE_BYTES), hi = ((uintptr_t)p->p + p->n_bytes) / HUGE_BYTES * HUGE_BYTES;
   if (hi <= lo) return;
   (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE); /* wishes: an older kernel refuses, and nothing is lost */
-#ifdef MADV_COLLAPSE
+  unsigned char here[512]; /* of 4 KiB, x86's pages */
   for (uintptr_t at = lo; at < hi; at += HUGE_BYTES) {
-    unsigned char here = 0;
-    if (mincore((void *)at, 1, &here) == 0 && (here & 1)) (void)madvise((void *)at, HUGE_BYTES, MADV_COLLAPSE);
+    int n = 0;
+    if (mincore((void *)at, HUGE_BYTES, here)) continue;
+    for (size_t i = 0; i < sizeof here; i++) n += here[i] & 1;
+    if (n >= (int)sizeof here / 8) (void)madvise((void *)at, HUGE_BYTES, MADV_COLLAPSE);
   }
-#endif
 }
 
 void os_drop_file_pages(const void *p, size_t n_bytes) {

@@ -166,7 +166,7 @@ static Err *cc(Cc *c, const char *what) {
     return err_new(ERR_USAGE, "--emit %s: expected ast, ir, opt, mach, asm or bin%s%s%s", o->emit, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
   }
   c->stage = (Stage)stage;
-  c->target = o->target ? gen_target_find(o->target) : gen_target_host(gen_cpu_get());
+  c->target = o->target ? gen_target_find(o->target) : gen_target_host(kern_cpu());
   if (!c->target && !o->target) c->target = gen_target_get(gen_target_count() - 1);
   if (!c->target) return err_new(ERR_USAGE, "--target %s: no such target; `lumen doctor` lists them", o->target);
   if (ends_with(what, ".ir")) return emit_ir(c, what);

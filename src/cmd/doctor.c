@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "dev/dev.h"
-#include "gen/gen.h"
+#include "kern/kern.h"
 
 static const char *const features[] = {
 #define FEATURE(name, leaf, subleaf, reg, bit, state, meaning) #name,
@@ -66,8 +66,9 @@ static json_t *cpu_report(void) {
   json_t *here = json_array(), *usable = json_array();
   for (size_t i = 0; i < COUNT_OF(features); i++)
     if (dev_cpu_has(&cpu, features[i])) json_array_append_new(here, json_string(features[i]));
+  GenCpu usable_here = kern_cpu();
   for (int i = 0; i < gen_target_count(); i++)
-    if (gen_target_runs(gen_target_get(i), gen_cpu_get())) json_array_append_new(usable, json_string(gen_target_get(i)->name));
+    if (gen_target_runs(gen_target_get(i), usable_here)) json_array_append_new(usable, json_string(gen_target_get(i)->name));
   return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name", any_string(cpu.brand), "machine", u.machine,
                    "online", (int)sysconf(_SC_NPROCESSORS_ONLN), "allowed", n_allowed, "threads", os_n_cpus(), "l1d_bytes", (json_int_t)cpu.l1d_bytes,
                    "l2_bytes", (json_int_t)cpu.l2_bytes, "l3_bytes", (json_int_t)cpu.l3_bytes, "features", here, "targets", usable);

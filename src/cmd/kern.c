@@ -32,17 +32,17 @@ static double ratio(double a, double b) { return b > 0 ? a / b : 0; }
 
 /* ---- what is compiled ---------------------------------------------------------------------------------------------- */
 static Err *targets_find(Job *j) {
-  GenCpu cpu = gen_cpu_get();
   bool all = j->o->target && !strcmp(j->o->target, "all");
-  const Target *one = j->o->target && !all ? gen_target_find(j->o->target) : gen_target_host(cpu);
+  const Target *one = j->o->target ? gen_target_find(j->o->target) : NULL;
+  if (!j->o->target || all) TRY(kern_target_host(&one));
   if (!one) {
     const char *names[16];
     int n = 0;
     for (; n < gen_target_count() && n < (int)COUNT_OF(names); n++) names[n] = gen_target_get(n)->name;
-    const char *near = j->o->target ? lang_nearest(j->o->target, names, n) : NULL;
-    if (!j->o->target || all) return err_new(ERR_UNSUPPORTED, "this processor has no SSE4.1, which every target needs");
+    const char *near = lang_nearest(j->o->target, names, n);
     return err_new(ERR_USAGE, "--target %s: no such target%s%s%s", j->o->target, near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
   }
+  GenCpu cpu = kern_cpu();
   if (!all) j->target[j->n_targets++] = one;
   for (int i = 0; all && i < gen_target_count() && j->n_targets < (int)COUNT_OF(j->target); i++)
     if (gen_target_runs(gen_target_get(i), cpu)) j->target[j->n_targets++] = gen_target_get(i);

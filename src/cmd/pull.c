@@ -53,7 +53,7 @@ Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path)
   struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   FileModel m;
   TRY(file_model_find(a, model, &m));
-  if (!quiet && !bar.shown && !os_exists(m.path)) {
+  if (!quiet && !bar.shown && !file_model_here(&m)) {
     fprintf(stderr, "lumen: fetching %s", m.name);
     if (m.n_bytes) fprintf(stderr, " (%.1f MB)", (double)m.n_bytes * 1e-6);
     fputc('\n', stderr);

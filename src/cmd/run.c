@@ -350,7 +350,7 @@ int cmd_run(int argc, char **argv) {
   OptRest rest;
   int code = CMD_OK;
   if (cmd_options(a, RunOpts_rows, COUNT_OF(RunOpts_rows), argc, argv, &o, &rest, &code)) {
-    if (!rest.n_args) code = cmd_misused(argv[0], "no model named");
+    if (!rest.n_args) code = cmd_misused(argv[0], "no model named; `lumen list --all` shows names");
     else {
       Err *e = run(a, &o, &rest, &code);
       if (e) code = cmd_fail(argv[0], e);

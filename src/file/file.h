@@ -110,6 +110,7 @@ typedef struct FileModel {
 typedef struct FileProgress { bool (*fn)(void *ctx, const char *what, uint64_t n_done, uint64_t n_total); void *ctx; } FileProgress;
 
 Err *file_registry_load(Arena *a, FileModel **out, int *n);                       /* every row of the registry */
+bool file_model_here(const FileModel *m);                             /* its file, of the size that is known of it; one cut short is fetched anew */
 Err *file_model_find(Arena *a, const char *name, FileModel *out);                 /* registry name or hf:..; ERR_NOT_FOUND with a near name */
 /* The local path of MODEL. ERR_NOT_FOUND says what to do: which command fetches it, or which name was meant. */
 Err *file_model_path(Arena *a, const char *model, const char **out);

@@ -123,6 +123,11 @@ Err *file_model_find(Arena *a, const char *name, FileModel *out) {
   return err_new(ERR_NOT_FOUND, "model '%s': neither a file nor a known name; 'lumen list --all' shows the names, hf:OWNER/REPOSITORY/FILE fetches any other", name);
 }
 
+bool file_model_here(const FileModel *m) {
+  struct stat st;
+  return !stat(m->path, &st) && (!m->n_bytes || (uint64_t)st.st_size == m->n_bytes);
+}
+
 Err *file_model_path(Arena *a, const char *model, const char **out) {
   FileModel m;
   if (os_exists(model)) {
@@ -131,7 +136,7 @@ Err *file_model_path(Arena *a, const char *model, const char **out) {
   }
   if (strchr(model, '/') && strncmp(model, "hf:", 3)) return err_new(ERR_NOT_FOUND, "%s: no such file or directory", model);
   TRY(file_model_find(a, model, &m));
-  if (!os_exists(m.path)) return err_new(ERR_NOT_FOUND, "model '%s' is not here yet: lumen pull %s", model, model);
+  if (!file_model_here(&m)) return err_new(ERR_NOT_FOUND, "model '%s' is not here yet: lumen pull %s", model, model);
   *out = m.path;
   return NULL;
 }
@@ -196,7 +201,7 @@ static Err *pull_from_sources(Arena *a, const FileModel *m, const char *part, Fi
 
 /* Holds the lock while it works. */
 static Err *pull_locked(Arena *a, const FileModel *m, FileProgress progress) {
-  if (os_exists(m->path)) return NULL; /* another process brought it while we waited */
+  if (file_model_here(m)) return NULL; /* another process brought it while we waited */
   const char *part = arena_printf(a, "%s.part", m->path);
   struct stat st;
   bool whole = m->n_bytes && !stat(part, &st) && (uint64_t)st.st_size == m->n_bytes;
@@ -230,7 +235,7 @@ Err *file_model_pull(Arena *a, const char *model, FileProgress progress, const c
   FileModel m;
   int lock;
   TRY(file_model_find(a, model, &m));
-  if (!os_exists(m.path)) {
+  if (!file_model_here(&m)) {
     TRY(os_make_dirs(arena_dup_n(a, m.path, (size_t)(strrchr(m.path, '/') - m.path))));
     TRY(take_lock(arena_printf(a, "%s/.lock", models_dir(a)), progress, &lock));
     Err *e = pull_locked(a, &m, progress);

@@ -14,13 +14,13 @@ typedef struct Target {
   bool vex;                  /* three-operand encodings, unaligned memory operands */
   bool fma, vnni, f16c, kmask;
 } Target;
-typedef struct GenCpu { bool sse41, avx2, fma, f16c, avx512, vnni; } GenCpu; /* avx512: F, BW, DQ and VL */
+/* What a processor may run now, told by the caller (kern_cpu asks the machine). sse41: with SSSE3; avx512: F, BW, DQ and VL. */
+typedef struct GenCpu { bool sse41, avx2, fma, f16c, avx512, vnni; } GenCpu;
 int gen_target_count(void);
 const Target *gen_target_get(int i);                          /* 0 <= i < count, best first */
 const Target *gen_target_find(const char *name);              /* NULL: no such target */
-GenCpu gen_cpu_get(void);                                     /* this machine, as its operating system lets us use it */
 bool gen_target_runs(const Target *t, GenCpu cpu);
-const Target *gen_target_host(GenCpu cpu);                    /* the best that runs; NULL: below SSE4.1 */
+const Target *gen_target_host(GenCpu cpu);                    /* the best that runs; NULL: none */
 
 /* legal.c: the same function with no vector wider than the target's and nothing the target lacks; interp gives the same bits. */
 IrFn *gen_legalize(Arena *a, const IrFn *fn, const Target *t);

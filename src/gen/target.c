@@ -1,4 +1,4 @@
-/* The table of targets, and which of them this machine runs. Features are asked for, names of CPUs never. */
+/* The table of targets, and which of them a processor runs. Features decide, names of CPUs never; who asks the processor is the caller. */
 #include <string.h>
 #include "gen/gen.h"
 
@@ -15,22 +15,6 @@ const Target *gen_target_find(const char *name) {
   for (size_t i = 0; i < COUNT_OF(targets); i++)
     if (!strcmp(targets[i].name, name)) return &targets[i];
   return NULL;
-}
-
-/* The compiler's own probe looks at CPUID and at the register state the system saves. */
-GenCpu gen_cpu_get(void) {
-  GenCpu c = {0};
-#if defined(__x86_64__)
-  __builtin_cpu_init();
-  c.sse41 = __builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("ssse3");
-  c.avx2 = __builtin_cpu_supports("avx2");
-  c.fma = __builtin_cpu_supports("fma");
-  c.f16c = __builtin_cpu_supports("f16c");
-  c.avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
-             __builtin_cpu_supports("avx512vl");
-  c.vnni = c.avx512 && __builtin_cpu_supports("avx512vnni");
-#endif
-  return c;
 }
 
 bool gen_target_runs(const Target *t, GenCpu cpu) {

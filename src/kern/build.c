@@ -16,11 +16,24 @@ struct Kerns {
 
 KernShape kern_shape(int64_t n_rows) { return n_rows == 1 ? KERN_ONE : n_rows <= 12 ? KERN_FEW : KERN_MANY; }
 
+GenCpu kern_cpu(void) {
+  DevCpu d;
+  dev_cpu_detect(&d);
+  bool avx512 = d.avx512f && d.avx512bw && d.avx512dq && d.avx512vl;
+  return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni};
+}
+
+Err *kern_target_host(const Target **out) {
+  const Target *t = gen_target_host(kern_cpu());
+  if (t) { *out = t; return NULL; }
+  DevCpu d;
+  dev_cpu_detect(&d);
+  return err_new(ERR_UNSUPPORTED, "no target is for this processor yet: got %s, expected x86-64 with SSE4.1", d.brand[0] ? d.brand : "an unknown one");
+}
+
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out) {
-  GenCpu cpu = gen_cpu_get();
-  if (!t) t = gen_target_host(cpu);
-  if (!t) return err_new(ERR_UNSUPPORTED, "this processor has no SSE4.1, which every target needs");
-  if (!gen_target_runs(t, cpu)) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
+  if (!t) TRY(kern_target_host(&t));
+  if (!gen_target_runs(t, kern_cpu())) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
   Kerns *k = calloc(1, sizeof *k);
   CHECK(k);
   *k = (Kerns){.arena = arena_new("model"), .target = t, .code = dev_code_new(perf_map)};

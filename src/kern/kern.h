@@ -18,6 +18,10 @@ typedef struct Kern {
 typedef enum KernShape { KERN_ONE, KERN_FEW, KERN_MANY, KERN_N_SHAPES } KernShape;
 KernShape kern_shape(int64_t n_rows);
 
+/* The machine we are on, as far as targets ask, and its best target. Fails: ERR_UNSUPPORTED (no target is for this processor). */
+GenCpu kern_cpu(void);
+Err *kern_target_host(const Target **out);
+
 typedef struct Kerns Kerns;
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out);  /* t NULL: the best this machine runs. Fails: ERR_UNSUPPORTED */
 void kern_set_free(Kerns *k);                                    /* NULL is fine; kernels end with it */

@@ -18,12 +18,14 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
 }
 
+enum { LEAST_ITEMS = 8 }; /* below that, threads would wait for each other more than lockstep saves */
+
 /* The most neighbours of an axis, beyond the rows, that all statements with shared reads can run in lockstep: query heads of one key head. */
 static int group_of(const TpPlan *p, const TpRegion *r, int axis) {
   int64_t n;
   if (!dx_is_int(p->tp->dag, r->par[axis], &n)) return 1;
   for (int R = 8; R > 1; R--) {
-    bool all = n % R == 0, any = false;
+    bool all = n % R == 0 && n / R >= LEAST_ITEMS, any = false;
     for (int i = 0; i < r->n_stmts && all; i++) {
       const TpStmt *t = &p->tp->stmt[r->stmt[i]];
       bool alone = lower_shares_rows(p->tp->dag, t, 0, 1) && !lower_shares_rows(p->tp->dag, t, axis, R);
@@ -41,7 +43,7 @@ static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernSh
   bool shares = false;
   int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
   for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]], 0, 1);
-  s->chains = most < 8 ? most : 8;
+  s->chains = shape == KERN_ONE ? MIN(most, 16) : MIN(most, 8);
   if (shares && shape != KERN_ONE) s->tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
   for (int axis = 1; shares && shape == KERN_ONE && axis < r->n_par; axis++) {
     int R = group_of(p, r, axis);

@@ -673,7 +673,8 @@ static LayerDecl parse_layer(Parser *p) {
 
 static Expr *parse_target(Parser *p) {
   count_item(p);
-  Expr *e = named(p, EX_NAME, here(p), expect_name(p, "a statement"));
+  Loc name_at = here(p);
+  Expr *e = named(p, EX_NAME, name_at, expect_name(p, "a statement"));
   Loc at = here(p);
   if (!accept(p, ".")) return e;
   const char *name = expect_name(p, "the name of a state");

@@ -25,6 +25,8 @@ static Err *read_architecture(Model *m, const char **key, FileStr *arch) {
   *key = "general.architecture";
   if (file_kv_find(m->weights, *key)) return file_kv_str(m->weights, *key, arch);
   *key = "architectures";
+  if (!file_kv_find(m->weights, *key))
+    return err_new(ERR_FORMAT, "says nowhere what model it is: neither general.architecture nor %s (a Hugging Face model is named by its folder)", *key);
   TRY(file_kv_strs(m->weights, *key, &all, &n));
   if (!n) return err_new(ERR_FORMAT, "%s: an empty list, expected the model's class", *key);
   *arch = all[0];

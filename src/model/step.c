@@ -309,12 +309,12 @@ static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
   for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
 }
 
-enum { HUGE_FROM = 1024 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
+enum { HUGE_FROM = 512 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
 
 static void seq_grow(Seq *s, int n_tokens) {
   s->n_tokens += n_tokens;
-  if (s->huge || s->n_tokens < HUGE_FROM) return;
-  s->huge = true;
+  if (s->n_tokens < MAX(s->huge_at, HUGE_FROM)) return;
+  s->huge_at = s->n_tokens * 2;
   os_pages_make_huge(&s->state);
   trace_printf(TRACE_kv, "%p: %lld tokens: its pages become huge ones", (void *)s, (long long)s->n_tokens);
 }

@@ -130,6 +130,13 @@ static Dx simplify_int2(Dag *d, DxOp op, Dx a, Dx b) {
     if (v == 0 && (op == DXO_MUL || op == DXO_AND)) return b;
     if (v == 1 && (op == DXO_MUL || op == DXO_DIV)) return a;
     if (v == 1 && op == DXO_MOD) return dx_int(d, 0);
+    const DxNode n = d->node[a]; /* constants one after another are one */
+    int64_t w;
+    if ((op == DXO_ADD || op == DXO_SUB) && n.kind == DX_OP && (n.op == DXO_ADD || n.op == DXO_SUB) && dx_is_int(d, n.arg[1], &w)) {
+      int64_t sum = (op == DXO_ADD ? v : -v) + (n.op == DXO_ADD ? w : -w);
+      return sum < 0 ? dx_op2(d, DXO_SUB, n.arg[0], dx_int(d, -sum)) : dx_op2(d, DXO_ADD, n.arg[0], dx_int(d, sum));
+    }
+    if (v < 0 && v > -((int64_t)1 << 40) && (op == DXO_ADD || op == DXO_SUB)) return dx_op2(d, op == DXO_ADD ? DXO_SUB : DXO_ADD, a, dx_int(d, -v));
   }
   return 0;
 }

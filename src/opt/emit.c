@@ -158,7 +158,7 @@ static bool is_local(const Emit *e, int buf) { return e->p->buf[buf].local == e-
 IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg[arg_slot(e, buf_root(e, buf))]; }
 
 /* Elements between neighbours along each dimension; 0 for those a local buffer does not keep. The outermost kept one is padded to 16. */
-static void buf_strides(const Emit *e, int buf, int64_t *stride) {
+void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
   const TpBuf *b = &e->p->buf[buf];
   int first = is_local(e, buf) ? e->r->n_par : 0;
   int64_t s = 1, d = 0;
@@ -174,7 +174,7 @@ static void buf_strides(const Emit *e, int buf, int64_t *stride) {
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
   int64_t stride[IR_MAX_DIMS];
   Lin l = lin_const(0);
-  buf_strides(e, buf, stride);
+  emit_buf_strides(e, buf, stride);
   for (int i = n_index - 1; i >= 0; i--) if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, index[i]), stride[i]));
   return l;
 }
@@ -641,7 +641,7 @@ static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
 static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   int64_t stride[IR_MAX_DIMS], c = 0;
   bool ok = true;
-  buf_strides(e, (int)n->ival, stride);
+  emit_buf_strides(e, (int)n->ival, stride);
   for (int i = n->n_args - 1; i >= 0; i--) c += lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
   return ok && (c == 0 || c == 1);
 }

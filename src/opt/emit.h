@@ -55,6 +55,7 @@ IrRef emit_row_bound(Emit *e, Dx x, IrOp op);  /* op: smin or smax over the rows
 bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes); /* every load contiguous or the same over `lanes` values of axis */
 int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when constant */
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */
+void emit_buf_strides(const Emit *e, int buf, int64_t *stride);
 IrRef buf_base(Emit *e, int buf);
 IrMem buf_mem(const Emit *e, int buf);
 
@@ -71,6 +72,8 @@ void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
+/* quad.c: four codes of each row while packing, one a byte. */
+IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */

@@ -165,11 +165,28 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
   loop_end(e, &l, NULL);
 }
 
-/* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. */
+/* What a chain reads for all rows lies vector behind vector along the chain. */
+static bool reads_along_chain(Emit *e, Dx x, int chain) {
+  const DxNode *n = &e->d->node[x];
+  if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
+  if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
+    int64_t stride[IR_MAX_DIMS], step = 0;
+    bool ok = true;
+    emit_buf_strides(e, (int)n->ival, stride);
+    for (int i = 0; i < n->n_args; i++) step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
+    if (ok && step == FULL_LANES) return true;
+  }
+  for (int i = 0; i < n->n_args; i++) if (reads_along_chain(e, n->arg[i], chain)) return true;
+  return false;
+}
+
+/* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. Blocks that are streams of their
+   own are kept to two, which the prefetchers can follow; blocks that lie side by side are best read all at once. */
 static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   int blocks = 1;
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
-  while (blocks < 4 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
+  if (reads_along_chain(e, t->rhs, -1)) most = MIN(most, 2);
+  while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
   return blocks;
 }
 
@@ -178,7 +195,7 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
   IrRef n;
-  int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 4);
+  int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 8);
   if (!fixed) {
     IrRef len = emit_row_bound(e, t->extent[axis], IR_smax);
     n = ir_shift(&e->b, IR_shr, ir_op2(&e->b, IR_add, len, ir_const_i(&e->b, IR_T_i64, FULL_LANES - 1)), 4);
@@ -188,7 +205,7 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   if (fixed && ext / FULL_LANES == 1) lane_step(e, t, axis, lin_const(0), 0);
   else if (blocks == 1 && (!fixed || ext >= FULL_LANES)) lane_blocks(e, t, axis, 0, n, 1);
   else if (blocks > 1) {
-    int sh = blocks == 4 ? 2 : 1;
+    int sh = blocks == 8 ? 3 : blocks == 4 ? 2 : 1;
     IrRef groups = ir_shift(&e->b, IR_shr, n, sh);
     lane_blocks(e, t, axis, 0, groups, blocks);
     IrRef done = ir_shift(&e->b, IR_shl, groups, sh);
@@ -465,12 +482,12 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
   IrRef *word = ARENA_ARRAY(e->a, IrRef, quads);
   IrType t = IR_T_i32x16;
   for (int q = 0; q < quads; q++) {
+    Dx code[4];
     for (int k = 0; k < 4; k++) {
-      IrRef v = emit_block_value(e, f, (lf->index ? lf->index : lf->at)[chunk * f->chunk + q * 4 + k], base, offs, lin_const(0));
-      if (lf->lo && !lf->index) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, t, lf->lo));
-      if (k) v = ir_shift(&e->b, IR_shl, v, 8 * k);
-      word[q] = k ? ir_op2(&e->b, IR_or, word[q], v) : v;
+      int i = chunk * f->chunk + q * 4 + k;
+      code[k] = lf->index ? lf->index[i] : dx_op2(f->dag, DXO_SUB, lf->at[i], dx_int(f->dag, lf->lo));
     }
+    word[q] = emit_code_bytes(e, f, code, base, offs);
   }
   for (int i = 0; i < lf->n_planes; i++) {
     int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;

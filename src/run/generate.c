@@ -46,8 +46,6 @@ static Err *request_check(const RunSession *s, const RunRequest *q) {
   for (int64_t i = 0; i < q->n_prompt; i++)
     if (q->prompt[i] < 0 || q->prompt[i] >= model_n_vocab(s->model))
       return err_new(ERR_LIMIT, "token %d of the prompt at %lld, expected 0 to %lld", q->prompt[i], (long long)i, (long long)model_n_vocab(s->model) - 1);
-  for (int i = 0; i < q->stops.n_stops; i++)
-    if (!q->stops.stop[i][0]) return err_new(ERR_USAGE, "a stop text is empty");
   return q->n_prompt <= context ? NULL : err_new(ERR_LIMIT, "the prompt has %lld tokens, the context holds %lld (--context)", (long long)q->n_prompt, (long long)context);
 }
 
@@ -124,12 +122,16 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   RunAnswer answer;
   RunResult r = {0};
   TRY(request_check(s, q));
-  TRY(run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler));
+  TRY(run_answer_init(&answer, q->vocab, &q->stops));
+  Err *e = run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler);
+  if (e) {
+    run_answer_free(&answer);
+    return e;
+  }
   rewind_to(s, q);
   r.n_reused = seq_n_tokens(s->seq);
   trace_ids("in", q->vocab, q->prompt, q->n_prompt);
-  run_answer_init(&answer, q->vocab, &q->stops);
-  Err *e = loop(s, q, sampler, &answer, &r);
+  e = loop(s, q, sampler, &answer, &r);
   s->ids.n = (size_t)seq_n_tokens(s->seq);
   run_answer_free(&answer);
   run_sampler_free(sampler);

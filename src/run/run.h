@@ -6,6 +6,7 @@
 #include "base/base.h"
 #include "file/file.h"
 #include "model/model.h"
+#include "text/reply.h"
 #include "text/text.h"
 
 /* ---- sampler.c: logits to a token, by the rows of samplers.def ---- */
@@ -60,7 +61,7 @@ const char *run_reason_meaning(RunReason r);
 
 typedef struct RunStops {
   const int32_t *end; int n_ends;            /* tokens that end the answer and print nothing */
-  const char *const *stop; int n_stops;      /* texts that end it, not printed themselves; none empty */
+  const char *const *stop; int n_stops;      /* texts that end it, not printed themselves */
   int64_t max_tokens;                        /* below 0: no limit */
 } RunStops;
 
@@ -68,10 +69,11 @@ typedef struct RunStops {
 typedef struct RunAnswer {
   RunStops stops;                            /* borrowed */
   TextDecoder decoder;
-  Str held;                                  /* text that may be the beginning of a stop text */
+  TextStops texts;
+  Str decoded;                               /* of the last token */
   int64_t n_tokens;
 } RunAnswer;
-void run_answer_init(RunAnswer *a, const TextVocab *v, const RunStops *stops); /* run_answer_free it */
+Err *run_answer_init(RunAnswer *a, const TextVocab *v, const RunStops *stops); /* fails as text_stops_init; run_answer_free it */
 void run_answer_free(RunAnswer *a);
 /* Takes the next token and appends the text that is now certain. END and STOP leave nothing held. */
 RunReason run_answer_take(RunAnswer *a, int32_t id, Str *out);

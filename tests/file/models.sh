@@ -59,6 +59,12 @@ if command -v python3 >/dev/null && "$LUMEN" doctor --json 2>/dev/null | python3
 else
   skip "pull from a loopback server" "no python3"
 fi
+mkdir -p "$TEST_TMP/cut/models/smollm2-135m"
+echo short > "$TEST_TMP/cut/models/smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf"
+expect "list tells of a file cut short" 0 env LUMEN_HOME="$TEST_TMP/cut" "$LUMEN" list
+has "it is damaged" "$out" "damaged"
+expect "list --json tells it too" 0 env LUMEN_HOME="$TEST_TMP/cut" "$LUMEN" list --json
+is_json "it is not here" "$out" 'not o[0]["here"]'
 expect "rm nothing" 2 "$LUMEN" rm
 expect "rm of a path" 1 "$LUMEN" rm tests/file/golden/model.gguf
 [ -f tests/file/golden/model.gguf ] && ok "rm leaves files alone" || not_ok "rm leaves files alone" "it is gone"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf and DIR/safetensors)"""
+"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf, DIR/safetensors and DIR/reply)"""
 import json, os, struct, sys
 
 
@@ -57,3 +57,16 @@ for kind, files in SEEDS.items():
     for i, data in enumerate(files):
         with open(os.path.join(folder, f"seed{i}"), "wb") as f:
             f.write(data)
+
+# Replies: every case of tests/reply, with the three bytes in front that choose a syntax and cuts.
+os.makedirs(os.path.join(sys.argv[1], "reply"), exist_ok=True)
+folder, n = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reply"), 0
+for name in sorted(os.listdir(folder)):
+    if name.endswith(".txt") and name != "messages.txt":
+        with open(os.path.join(folder, name), encoding="utf-8") as f:
+            for part in f.read().split("<<<\n")[1:]:
+                reply = part.split("\n>>>")[0].replace("get_weather", "now").replace("city", "a").encode()
+                for syntax in (n % 25, 0, 1, 2):
+                    with open(os.path.join(sys.argv[1], "reply", f"{n}-{syntax}"), "wb") as out:
+                        out.write(bytes([syntax, n % 4, n % 7]) + reply)
+                n += 1

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include "dev/dev.h"
-#include "gen/gen.h"
+#include "kern/kern.h"
 #include "test.h"
 
 enum { IN_BYTES = 4096, OUT_BYTES = 4096, N_TRIES = 12 };
@@ -51,7 +51,7 @@ static void check_fn_with(const IrFn *fn, const char *label, bool flt, int n_tri
   static _Alignas(64) uint8_t in[IN_BYTES], want[OUT_BYTES], got[OUT_BYTES], in2[IN_BYTES];
   Err *e = ir_fn_verify(fn);
   if (e) { test_fail(__FILE__, __LINE__, "%s: %s", label, err_text(e)); err_free(e); return; }
-  GenCpu cpu = gen_cpu_get();
+  GenCpu cpu = kern_cpu();
   for (int k = 0; k < gen_target_count(); k++) {
     const Target *t = gen_target_get(k);
     if (!gen_target_runs(t, cpu) || (only && strcmp(only, t->name))) continue;

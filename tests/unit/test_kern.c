@@ -333,7 +333,7 @@ int main(void) {
   Err *e = lang_std_load(a, NULL, &module);
   EXPECT_OK(e);
   if (!module) return 1;
-  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), gen_cpu_get())) target[n_targets++] = gen_target_get(i);
+  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), kern_cpu())) target[n_targets++] = gen_target_get(i);
   EXPECT_OK(dev_pool_new(3, &pool));
   signal(SIGSEGV, on_fault);
   signal(SIGBUS, on_fault);

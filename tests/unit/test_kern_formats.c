@@ -28,7 +28,7 @@ static void decode_everywhere(const FormatForm *f, const Str *in, const float *w
   for (int t = 0; t < gen_target_count(); t++) {
     const Kern *k;
     Kerns *ks = NULL;
-    if (!gen_target_runs(gen_target_get(t), gen_cpu_get())) continue;
+    if (!gen_target_runs(gen_target_get(t), kern_cpu())) continue;
     EXPECT_OK(kern_set_new(gen_target_get(t), false, &ks));
     Err *e = kern_decode(ks, f, &k);
     EXPECT_OK(e);

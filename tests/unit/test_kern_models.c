@@ -4,7 +4,7 @@
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
-#include "gen/gen.h"
+#include "kern/kern.h"
 #include "model/model.h"
 #include "test.h"
 
@@ -152,7 +152,7 @@ int main(void) {
   int n_cases = 0;
   DIR *dir = opendir("tests/models");
   forever = arena_new("forever");
-  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), gen_cpu_get())) target[n_targets++] = gen_target_get(i)->name;
+  for (int i = 0; i < gen_target_count(); i++) if (gen_target_runs(gen_target_get(i), kern_cpu())) target[n_targets++] = gen_target_get(i)->name;
   for (struct dirent *d = dir ? readdir(dir) : NULL; d; d = readdir(dir)) {
     if (d->d_name[0] == '.' || !case_read(arena_dup(forever, d->d_name), &c)) continue;
     static const char *const precision[] = {"f32", "int8"};

@@ -186,7 +186,7 @@ static void models(const char *path, const char *what) {
   for (int t = 0; t < gen_target_count(); t++) {
     const Target *target = gen_target_get(t);
     char title[200], trace[300];
-    if (!gen_target_runs(target, gen_cpu_get())) continue;
+    if (!gen_target_runs(target, kern_cpu())) continue;
     snprintf(title, sizeof title, "%s on %s by other names: the same machine code, the same logits", what, target->name);
     snprintf(trace, sizeof trace, "%s/lumen-names-%d", tmp ? tmp : "/tmp", (int)getpid());
     TEST(title) {

@@ -1,6 +1,6 @@
 /* Families against reference logits, both containers, all targets, chunks and threads: tests/models (README there). */
 #include <unistd.h>
-#include "gen/gen.h"
+#include "kern/kern.h"
 #include "model/model.h"
 #include "test.h"
 
@@ -121,7 +121,7 @@ static void run_case(const Case *c) {
   for (int t = 0; t < gen_target_count(); t++) {
     const Target *target = gen_target_get(t);
     snprintf(title, sizeof title, "%s: the same bits on %s", c->name, target->name);
-    if (!gen_target_runs(target, gen_cpu_get())) {
+    if (!gen_target_runs(target, kern_cpu())) {
       TEST_SKIP(title, "this machine does not run it");
       continue;
     }

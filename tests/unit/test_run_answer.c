@@ -20,7 +20,7 @@ typedef struct Told { Str all, pieces; RunReason reason; int n; } Told; /* piece
 static Told tell(const RunStops *stops, const int32_t *ids, int n) {
   RunAnswer a;
   Told t = {0};
-  run_answer_init(&a, vocab, stops);
+  EXPECT_OK(run_answer_init(&a, vocab, stops));
   while (t.n < n && !t.reason) {
     size_t before = t.all.n;
     t.reason = run_answer_take(&a, ids[t.n++], &t.all);
