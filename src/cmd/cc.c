@@ -8,7 +8,7 @@
 #define CC_ROWS(X, T)                                                                                                           \
   X(T, emit, 'e', STR, "STAGE", "asm", 0, 0, "ast, ir, opt, mach, asm or bin")                                                  \
   X(T, target, 0, STR, "NAME", NULL, 0, 0, "x86-avx512, x86-avx2 or x86-sse4, whatever this machine runs; else its best")       \
-  X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows) or f32")                  \
+  X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows), bf16 or f32")                  \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats and ops")
 OPT_DEFINE(CcOpts, CC_ROWS)
 

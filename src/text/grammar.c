@@ -381,8 +381,8 @@ GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes) {
 /* What leads to a whole text. A round that is over counts as leading somewhere; an object needs values for its required names. */
 static bool state_leads_on(const Grammar *g, const bool *good, uint32_t q) {
   const GrState *s = &g->st[q];
-  if (g->rule[s->rule].kind == GR_OBJECT) return g->rule[s->rule].productive;
   const GrRule *r = &g->rule[s->rule];
+  if (r->kind == GR_OBJECT) return r->productive;
   if (s->accept && (r->kind == GR_AUTOMATON || q != r->loop || !r->min)) return true;
   if (r->kind == GR_COUNTED && q == r->loop && r->min > r->max && r->max >= 0) return false;
   for (int i = 0; i < s->n_edges; i++) if (g->edge[s->edge + (uint32_t)i].act == GR_COUNT || good[g->edge[s->edge + (uint32_t)i].to]) return true;
@@ -407,18 +407,60 @@ static bool object_leads_on(const Grammar *g, const GrRule *r) {
   return (extras || n_open >= r->min) && (r->max < 0 || (n_required <= r->max && r->min <= r->max));
 }
 
-static Err *find_productive(Grammar *g, GrWork *w, bool *good) {
-  for (bool changed = true; changed;) {
-    changed = false;
-    TRY(grammar_work_spend(w, g->n_st + g->n_edges / 4 + g->n_rules));
-    for (int i = g->n_rules; i-- > 0;) {
-      GrRule *r = &g->rule[i];
-      bool now = r->kind == GR_OBJECT ? object_leads_on(g, r) : good[r->start];
-      if (now && !r->productive) changed = r->productive = true;
+/* Who must be looked at again once a state or a rule (numbered behind the states) leads on. */
+typedef struct Users { int *head, *next; uint32_t *who; int n; } Users;
+static void users_add(Users *u, uint32_t of, uint32_t who) {
+  u->who[u->n] = who;
+  u->next[u->n] = u->head[of];
+  u->head[of] = ++u->n;
+}
+
+static Err *users_collect(const Grammar *g, GrWork *w, Users *u) {
+  size_t n = (size_t)g->n_edges + 2 * (size_t)g->n_calls + (size_t)g->n_rules + 1;
+  uint32_t base = (uint32_t)g->n_st;
+  for (int i = 0; i < g->n_rules; i++) n += g->rule[i].object ? (size_t)g->rule[i].object->n_classes : 0;
+  TRY(grammar_work_spend(w, (int64_t)n));
+  *u = (Users){.head = ARENA_ARRAY(w->a, int, g->n_st + g->n_rules + 1), .next = ARENA_ARRAY(w->a, int, n), .who = ARENA_ARRAY(w->a, uint32_t, n)};
+  for (uint32_t q = 0; q < (uint32_t)g->n_st; q++) {
+    for (int i = 0; i < g->st[q].n_edges; i++) users_add(u, g->edge[g->st[q].edge + (uint32_t)i].to, q);
+    for (int i = 0; i < g->st[q].n_calls; i++) {
+      users_add(u, g->call[g->st[q].call + (uint32_t)i].ret, q);
+      users_add(u, base + g->call[g->st[q].call + (uint32_t)i].rule, q);
     }
-    for (int i = g->n_st; i-- > 0;)
-      if (!good[i] && state_leads_on(g, good, (uint32_t)i)) changed = good[i] = true;
   }
+  for (uint32_t r = 0; r < (uint32_t)g->n_rules; r++) {
+    const GrRule *rule = &g->rule[r];
+    if (!rule->object) users_add(u, rule->start, base + r);
+    for (int i = 0; rule->object && i < rule->object->n_classes; i++) users_add(u, base + rule->object->value[i], base + r);
+  }
+  return NULL;
+}
+
+static Err *find_productive(Grammar *g, GrWork *w, bool *good) {
+  uint32_t n_st = (uint32_t)g->n_st, n = n_st + (uint32_t)g->n_rules, n_todo = 0, *todo = ARENA_ARRAY(w->a, uint32_t, n + 1);
+  bool *waits = ARENA_ARRAY(w->a, bool, n + 1);
+  Users u;
+  TRY(users_collect(g, w, &u));
+  for (uint32_t i = 0; i < n; i++) { todo[n_todo++] = i; waits[i] = true; }
+  while (n_todo) {
+    uint32_t i = todo[--n_todo];
+    waits[i] = false;
+    bool now;
+    if (i < n_st) {
+      TRY(grammar_work_spend(w, 1 + (g->st[i].n_edges + g->st[i].n_calls) / 4));
+      now = !good[i] && state_leads_on(g, good, i);
+      if (now) good[i] = true;
+    } else {
+      GrRule *r = &g->rule[i - n_st];
+      TRY(grammar_work_spend(w, 1 + (r->object ? r->object->n_classes / 4 : 0)));
+      now = !r->productive && (r->object ? object_leads_on(g, r) : good[r->start]);
+      if (now) r->productive = true;
+    }
+    if (!now) continue;
+    for (int k = u.head[i]; k; k = u.next[k - 1])
+      if (!waits[u.who[k - 1]]) { waits[u.who[k - 1]] = true; todo[n_todo++] = u.who[k - 1]; }
+  }
+  for (uint32_t q = 0; q < n_st; q++) if (g->rule[g->st[q].rule].object) good[q] = g->rule[g->st[q].rule].productive;
   return NULL;
 }
 
@@ -557,6 +599,28 @@ static Err *refuse_left_recursion(Grammar *g, GrWork *w) {
   return NULL;
 }
 
+/* A rule that is only the call of another one is called by that one's name. Left recursion is refused before: no chain is a ring. */
+static uint32_t called(const Grammar *g, uint32_t rule) {
+  const GrRule *r = &g->rule[rule];
+  const GrState *s = &g->st[r->start];
+  if (r->kind != GR_AUTOMATON || s->accept || s->n_edges || s->n_calls != 1) return rule;
+  const GrCall *c = &g->call[s->call];
+  return c->act == GR_PLAIN && g->st[c->ret].tail ? c->rule : rule;
+}
+static Err *skip_aliases(Grammar *g, GrWork *w) {
+  uint32_t *to = ARENA_ARRAY(w->a, uint32_t, g->n_rules + 1);
+  for (int i = 0; i < g->n_rules; i++) to[i] = called(g, (uint32_t)i);
+  for (bool changed = true; changed;) { /* each round halves the longest chain */
+    changed = false;
+    TRY(grammar_work_spend(w, g->n_rules));
+    for (int i = 0; i < g->n_rules; i++)
+      if (to[i] != to[to[i]]) { to[i] = to[to[i]]; changed = true; }
+  }
+  for (int i = 0; i < g->n_calls; i++) g->call[i].rule = to[g->call[i].rule];
+  g->root = to[g->root];
+  return NULL;
+}
+
 static void number_byte_classes(Grammar *g) {
   bool starts[257] = {true};
   for (int i = 0; i < g->n_st; i++)
@@ -576,6 +640,7 @@ Err *grammar_finish(Grammar *g, GrWork *w) {
   for (int i = 0; i < g->n_rules; i++)
     if (g->rule[i].kind == GR_OBJECT && g->rule[i].productive) TRY(object_reach(g, w, &g->rule[i]));
   TRY(refuse_left_recursion(g, w));
+  TRY(skip_aliases(g, w));
   number_byte_classes(g);
   return NULL;
 }

@@ -357,7 +357,7 @@ static void step_call(TextReply *r, uint8_t c) {
     n_alive += r->is_alive[i];
   }
   if (!n_alive || r->raw.n > r->o.max_held || r->n_calls >= MAX_CALLS) fail_call(r);
-  else if (r->o.is_eager) tell_coming(r);
+  else if (r->o.is_eager && !r->is_prefix) tell_coming(r);
 }
 
 /* ---- feeding ---- */
@@ -461,7 +461,7 @@ void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx) {
   flush_pending(r);
 }
 
-bool text_reply_is_reasoning(const TextReply *r) { return (r->mode == MODE_CALL ? r->outer : r->mode) == MODE_REASON; }
+bool text_reply_is_reasoning(const TextReply *r) { return r->mode == MODE_REASON; }
 int text_reply_n_calls(const TextReply *r) { return r->n_calls; }
 
 bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n) {

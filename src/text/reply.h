@@ -49,13 +49,14 @@ typedef struct TextReply TextReply;
 TextReply *text_reply_new(const TextSyntax *s, const TextReason *r, const TextReplyOptions *o);
 void text_reply_free(TextReply *r);          /* NULL is fine */
 typedef void TextOnEvent(void *ctx, const TextEvent *e);
-/* What the prompt already holds of the reply: the text the template wrote behind the last message. It makes no events. */
+/* What the prompt already holds of the reply: the text the template wrote behind the last message, an open block or the beginning of a call
+   included. It makes no events. */
 void text_reply_prefix(TextReply *r, const char *text, size_t n);
 /* The same from a whole prompt: only whether it ends inside an open reasoning block counts. */
 void text_reply_prompt(TextReply *r, const char *prompt, size_t n);
 void text_reply_feed(TextReply *r, const char *bytes, size_t n, TextOnEvent *on_event, void *ctx);
 void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx); /* what is still held; nothing may be fed after it */
-bool text_reply_is_reasoning(const TextReply *r);            /* the next byte belongs to a reasoning block */
+bool text_reply_is_reasoning(const TextReply *r);            /* the next byte belongs to a reasoning block, not to a call in it */
 int text_reply_n_calls(const TextReply *r);
 size_t text_reply_memory(const TextReply *r);                /* bytes it holds on the heap */
 /* A special token spelled so is part of a marker: feed its spelling. Else a special token prints nothing. */

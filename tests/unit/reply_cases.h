@@ -36,12 +36,12 @@ typedef struct ReplyCase {
   char name[200];
   Str template, output, prefix, expect;
   json_t *tools;
-  bool keeps_unknown;
+  bool keeps_unknown, keeps_reasoning;
 } ReplyCase;
 
 /* Pieces end at cut (0: none) and at every step bytes (0: none). */
 __attribute__((unused)) static Heard listen(const ReplyCase *c, size_t cut, size_t step, bool is_eager) {
-  TextReplyOptions o = {.tools = c->tools, .keeps_unknown = c->keeps_unknown, .is_eager = is_eager, .id_seed = 7};
+  TextReplyOptions o = {.tools = c->tools, .keeps_unknown = c->keeps_unknown, .keeps_reasoning = c->keeps_reasoning, .is_eager = is_eager, .id_seed = 7};
   TextReply *r = text_reply_new(text_syntax_find(c->template.p, c->template.n), text_reason_find(c->template.p, c->template.n), &o);
   Heard h = {.last = -1, .reply = r};
   if (c->prefix.n) text_reply_prefix(r, c->prefix.p, c->prefix.n);

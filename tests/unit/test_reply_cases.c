@@ -112,6 +112,7 @@ static int run_file(const char *path) {
     else if (!strcmp(line, "tools")) set_tools(&c, value);
     else if (!strcmp(line, "prefix")) set_prefix(&c, value);
     else if (!strcmp(line, "keep_unknown")) c.keeps_unknown = !strcmp(value, "on");
+    else if (!strcmp(line, "keep_reasoning")) c.keeps_reasoning = !strcmp(value, "on");
     else if (!strcmp(line, "case")) snprintf(c.name, sizeof c.name, "%s", value);
     else if (!strcmp(line, "<<<")) {
       read_output(&c, &p);

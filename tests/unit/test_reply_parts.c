@@ -237,6 +237,43 @@ static void test_bounds(void) {
   }
 }
 
+/* ---- the tables ---- */
+
+#define UNPACK(...) __VA_ARGS__
+static const struct { const char *name, *pattern[6], *noise[6]; } syntaxes[] = {
+#define SYNTAX(name, detect, pattern, noise) {#name, {UNPACK pattern}, {UNPACK noise}},
+#include "text/toolcall.def"
+#undef SYNTAX
+};
+static const struct { const char *name, *marker[8]; } reasons[] = {
+#define REASON(name, detect, open, close, closing, where, noise) {#name, {open, close, UNPACK noise}},
+#include "text/reason.def"
+#undef REASON
+};
+
+static void expect_apart(const char *a, const char *b, const char *row) {
+  size_t n = MIN(strlen(a), strlen(b));
+  EXPECT(strlen(a) == strlen(b) || memcmp(a, b, n), "%s: \"%s\" begins \"%s\"", row, a, b);
+}
+
+static void test_tables(void) {
+  TEST("no marker begins another") {
+    for (size_t i = 0; i < COUNT_OF(syntaxes); i++) {
+      char opening[6][100];
+      int n = 0;
+      for (; n < 6 && syntaxes[i].pattern[n]; n++) {
+        ToolPattern p;
+        tool_pattern_compile(syntaxes[i].pattern[n], &p);
+        snprintf(opening[n], sizeof opening[n], "%.*s", p.is_bare ? 0 : p.part[0].n, p.is_bare ? "" : p.part[0].text);
+        for (int k = 0; k < n; k++) if (*opening[n] && *opening[k]) expect_apart(opening[n], opening[k], syntaxes[i].name);
+        for (int k = 0; k < 6 && syntaxes[i].noise[k] && *opening[n]; k++) expect_apart(opening[n], syntaxes[i].noise[k], syntaxes[i].name);
+        for (size_t r = 0; r < COUNT_OF(reasons) && *opening[n]; r++)
+          for (int k = 0; k < 8 && reasons[r].marker[k]; k++) expect_apart(opening[n], reasons[r].marker[k], reasons[r].name);
+      }
+    }
+  }
+}
+
 /* ---- bytes that are no text, and mutations ---- */
 
 static void expect_bytes(const char *bytes, size_t n, const char *want) {
@@ -366,6 +403,7 @@ int main(void) {
   test_stops();
   test_reasoning();
   test_values();
+  test_tables();
   test_bounds();
   test_bytes();
   test_mutations();
