@@ -7,7 +7,7 @@
 #include "kern/kern.h"
 
 #define KERN_ROWS(X, T)                                                                                                         \
-  X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows) or f32")                  \
+  X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows), bf16 or f32")                  \
   X(T, target, 0, STR, "NAME", NULL, 0, 0, "a target of `lumen doctor`, or all that run here; else the best of this machine")   \
   X(T, check, 0, FLAG, "", NULL, 0, 0, "compare machine code with the interpreter, bit for bit")                                \
   X(T, time, 0, FLAG, "", NULL, 0, 0, "time it, beside this machine's peak")                                                    \

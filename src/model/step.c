@@ -57,9 +57,10 @@ static Err *plan_vars(Model *m) {
       Var *x = &m->var[v];
       if (x->mem == IR_M_none) continue;
       int64_t rows = x->is_sym_rows ? m->chunk : x->dim0, cols = tp_row_pad(x->row_bytes / ir_mem_bytes[x->mem], x->mem);
+      bool once = v == m->post->result; /* nobody reads it in a later section */
       for (int i = 0; i < 2; i++) {
-        x->mem_at[i] = m->var_mem.p + total;
-        total += ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
+        x->mem_at[i] = i && once ? x->mem_at[0] : m->var_mem.p + total;
+        total += i && once ? 0 : ROUND_UP(rows * cols * ir_mem_bytes[x->mem] + 128, 64);
       }
     }
     if (pass == 0) TRY(err_wrap(os_pages_alloc((size_t)total + 4096, &m->var_mem), "activations"));
