@@ -98,8 +98,27 @@ static KernCall some_call(Cc *c, const OpDecl *op) {
   return call;
 }
 
+/* Where its text wants one dimension smaller (half of a head is turned), the first that will do is half as long. */
+static void make_fit(Cc *c, const OpDecl *op, KernCall *call) {
+  KernDim dim[32];
+  int n_dims = kern_op_dims(op, dim, 32);
+  for (int i = -1; i < n_dims; i++) {
+    KernCall with = *call;
+    KernSpec *s;
+    if (i >= 0 && (dim[i].is_rows || !kern_call_resize(c->module, &with, dim[i].name, DEFAULT_DIM / 2))) continue;
+    Err *e = kern_call_build(c->arena, c->module, &with, c->o->precision, &s);
+    bool fits = !e;
+    err_free(e);
+    if (fits) {
+      *call = with;
+      return;
+    }
+  }
+}
+
 static Err *emit_op(Cc *c, const OpDecl *op) {
   KernCall call = some_call(c, op);
+  make_fit(c, op, &call);
   return err_wrap(emit_spec(c, &call), "op %s, its dimensions being %d (a kernel spec gives it others)", op->name, DEFAULT_DIM);
 }
 

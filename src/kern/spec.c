@@ -229,11 +229,6 @@ static Err *dim_of(Build *b, const Param *p, const KernItem *it, int k, Dx *out)
   return NULL;
 }
 
-static IrMem mem_named(const char *elt) {
-  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
-  return IR_M_none;
-}
-
 /* A tensor of the call as a buffer. Blocks of weights come as in a file; a format that is no weight (a state) must be one number an element. */
 static Err *make_buf(Build *b, const Param *p, const KernItem *it, bool is_result, int *out) {
   const TypeExpr *t = &p->type;
@@ -252,10 +247,12 @@ static Err *make_buf(Build *b, const Param *p, const KernItem *it, bool is_resul
       if (it->dim[1] % f.fmt->block) return err_new(ERR_SHAPE, "op %s: %s: rows of %lld are not whole blocks of %d", b->op->name, it->name, (long long)it->dim[1], f.fmt->block);
     }
   } else {
-    f.mem = mem_named(t->elt);
+    f.mem = dx_mem(t->elt);
+    if (f.mem == IR_M_none) return err_new(ERR_UNSUPPORTED, "op %s: %s: a tensor of format %s by name; a capital letter in the op's text stands for any format", b->op->name, it->name, t->elt);
     if (strcmp(it->elt, t->elt)) return err_new(ERR_USAGE, "op %s: %s: type %s, expected %s", b->op->name, it->name, it->elt, t->elt);
   }
   for (int k = 0; k < it->n_dims; k++) TRY(dim_of(b, p, it, k, &f.dim[k]));
+  TRY(err_wrap(tp_dims_check(b->spec->tp, it->name, &f), "op %s", b->op->name));
   if (f.role == BUF_WEIGHT) f.tag = b->spec->tp->n_bufs + 1; /* its twin that is read raw finds it by the tag */
   *out = tp_buf(b->spec->tp, f);
   return NULL;

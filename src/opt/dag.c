@@ -52,12 +52,25 @@ static uint32_t axes_of(const Dag *d, const DxNode *n) {
   return m;
 }
 
+static void measure(const Dag *d, DxNode *n) {
+  const uint32_t size_max = (1u << 18) - 1, depth_max = (1u << 14) - 1;
+  uint32_t size = 1, depth = 0;
+  for (int i = 0; i < n->n_args; i++) {
+    const DxNode *a = &d->node[n->arg[i]];
+    size = MIN(size + a->size, size_max);
+    depth = MAX(depth, a->depth);
+  }
+  n->size = size & size_max;
+  n->depth = MIN(depth + 1, depth_max) & depth_max;
+}
+
 static Dx intern(Dag *d, DxNode n) {
   if (d->n * 2 > d->n_table) table_grow(d);
   uint64_t i = node_hash(&n) & (uint64_t)(d->n_table - 1);
   for (; d->table[i]; i = (i + 1) & (uint64_t)(d->n_table - 1))
     if (node_same(&d->node[d->table[i]], &n)) return d->table[i];
   n.axes = axes_of(d, &n);
+  measure(d, &n);
   d->table[i] = d->n;
   PUSH(d->arena, d->node, d->n, d->cap, n);
   return d->n - 1;
@@ -88,13 +101,20 @@ bool dx_is_int(const Dag *d, Dx x, int64_t *v) {
   return true;
 }
 
+bool dx_too_large(const Dag *d, Dx x) { return d->node[x].size > DX_MAX_SIZE || d->node[x].depth > DX_MAX_DEPTH; }
+
 static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a; }
+
+/* Wrapping, as what is computed at run time does. */
+static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
 static bool fold_int2(DxOp op, int64_t a, int64_t b, int64_t *r) {
   switch (op) {
-    case DXO_ADD: *r = a + b; return true;
-    case DXO_SUB: *r = a - b; return true;
-    case DXO_MUL: *r = a * b; return true;
+    case DXO_ADD: *r = wrap_add(a, b); return true;
+    case DXO_SUB: *r = wrap_sub(a, b); return true;
+    case DXO_MUL: *r = wrap_mul(a, b); return true;
     case DXO_DIV: if (b <= 0 || a < 0) return false; *r = a / b; return true;
     case DXO_MOD: if (b <= 0 || a < 0) return false; *r = a % b; return true;
     case DXO_AND: *r = a & b; return true;
@@ -179,7 +199,7 @@ static Dx fold(Dag *d, DxNode *n) {
     }
   }
   if (n->op == DXO_TOF && a->kind == DX_INT) return dx_flt(d, (float)a->ival);
-  if (n->op == DXO_NEG && a->kind == DX_INT) return dx_int(d, -a->ival);
+  if (n->op == DXO_NEG && a->kind == DX_INT) return dx_int(d, wrap_sub(0, a->ival));
   if (n->op == DXO_NEG && a->kind == DX_FLT) return dx_flt(d, -a->fval);
   if (n->op == DXO_LNOT && a->kind == DX_INT) return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = !a->ival});
   if (n->op == DXO_SQRT && a->kind == DX_FLT) return dx_flt(d, sqrtf(a->fval));
@@ -202,6 +222,7 @@ Dx dx_node(Dag *d, DxNode n) {
   return intern(d, n);
 }
 
+Dx dx_truth(Dag *d, Dx a) { return d->node[a].type == DT_INT ? dx_op2(d, DXO_NE, a, dx_int(d, 0)) : a; }
 Dx dx_to_f32(Dag *d, Dx a) { return d->node[a].type == DT_F32 ? a : dx_op1(d, DXO_TOF, a); }
 
 Dx dx_op1(Dag *d, DxOp op, Dx a) {
@@ -212,7 +233,11 @@ Dx dx_op1(Dag *d, DxOp op, Dx a) {
 
 static bool mixes(DxOp op) { return dxops[op].type == 'S' || (dxops[op].type == 'B' && op != DXO_LAND && op != DXO_LOR); }
 
+/* Comparing conditions is comparing 0 or 1. */
+static Dx as_int(Dag *d, Dx a) { return d->node[a].type == DT_BOOL ? dx_op3(d, DXO_COND, a, dx_int(d, 1), dx_int(d, 0)) : a; }
+
 Dx dx_op2(Dag *d, DxOp op, Dx a, Dx b) {
+  if (op == DXO_EQ || op == DXO_NE) a = as_int(d, a), b = as_int(d, b);
   if (mixes(op) && d->node[a].type != d->node[b].type) {
     a = dx_to_f32(d, a);
     b = dx_to_f32(d, b);
@@ -236,16 +261,15 @@ Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c) {
 /* ---- tables -------------------------------------------------------------------------------------------------------- */
 static void table_store(IrMem m, uint8_t *to, double v) {
   float f = (float)v;
-  int64_t i = (int64_t)v;
   uint16_t h = m == IR_M_f16 ? f32_to_f16(f) : f32_to_bf16(f);
   if (m == IR_M_f32) memcpy(to, &f, 4);
   else if (m == IR_M_f16 || m == IR_M_bf16) memcpy(to, &h, 2);
-  else for (int k = 0; k < ir_mem_bytes[m]; k++) to[k] = (uint8_t)(i >> 8 * k);
+  else for (int k = 0; k < ir_mem_bytes[m]; k++) to[k] = (uint8_t)((int64_t)v >> 8 * k); /* the checker has seen that it fits */
 }
 
-static IrMem table_mem(const char *elt) {
+IrMem dx_mem(const char *elt) {
   if (!strcmp(elt, "u32")) return IR_M_i32;
-  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
+  for (int m = 1; m < IR_N_MEM; m++) if (m != IR_M_i64 && m != IR_M_ptr && !strcmp(ir_mem_name[m], elt)) return (IrMem)m;
   return IR_M_none;
 }
 
@@ -253,7 +277,7 @@ int dx_table(Dag *d, const TableDecl *t) {
   for (int i = 0; i < d->n_tabs; i++) if (d->tab[i].decl == t) return i;
   if (d->n_tabs == DX_MAX_TABLES) return -1;
   DxTable *x = &d->tab[d->n_tabs];
-  *x = (DxTable){.decl = t, .mem = table_mem(t->elt)};
+  *x = (DxTable){.decl = t, .mem = dx_mem(t->elt)};
   CHECK(x->mem != IR_M_none, "table %s: kind %s", t->name, t->elt);
   uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, (int64_t)t->n_values * ir_mem_bytes[x->mem] + 64);
   for (int i = 0; i < t->n_values; i++) table_store(x->mem, p + (int64_t)i * ir_mem_bytes[x->mem], t->value[i]);
@@ -294,6 +318,11 @@ static int64_t ones_above(int64_t v) {
   return m - 1;
 }
 
+/* Nothing that matters is beyond RANGE_ANY; cut there, ranges of ranges never overflow. */
+static DxRange within_any(int64_t lo, int64_t hi) {
+  return (DxRange){MIN(MAX(lo, RANGE_ANY.lo), RANGE_ANY.hi), MIN(MAX(hi, RANGE_ANY.lo), RANGE_ANY.hi)};
+}
+
 static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) {
   if (n->op == DXO_COND) {
     DxRange p = dx_range(d, n->arg[1], axis_max), q = dx_range(d, n->arg[2], axis_max);
@@ -303,18 +332,18 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
   bool nonneg = a.lo >= 0 && b.lo >= 0;
   int64_t p[4];
   switch (n->op) {
-    case DXO_ADD: return (DxRange){a.lo + b.lo, a.hi + b.hi};
-    case DXO_SUB: return (DxRange){a.lo - b.hi, a.hi - b.lo};
-    case DXO_NEG: return (DxRange){-a.hi, -a.lo};
+    case DXO_ADD: return within_any(a.lo + b.lo, a.hi + b.hi);
+    case DXO_SUB: return within_any(a.lo - b.hi, a.hi - b.lo);
+    case DXO_NEG: return within_any(-a.hi, -a.lo);
     case DXO_MUL:
       if (a.hi > 1 << 24 || b.hi > 1 << 24 || a.lo < -(1 << 24) || b.lo < -(1 << 24)) return RANGE_ANY;
       p[0] = a.lo * b.lo, p[1] = a.lo * b.hi, p[2] = a.hi * b.lo, p[3] = a.hi * b.hi;
-      return (DxRange){MIN(MIN(p[0], p[1]), MIN(p[2], p[3])), MAX(MAX(p[0], p[1]), MAX(p[2], p[3]))};
+      return within_any(MIN(MIN(p[0], p[1]), MIN(p[2], p[3])), MAX(MAX(p[0], p[1]), MAX(p[2], p[3])));
     case DXO_DIV: return b.lo > 0 ? (DxRange){MAX(a.lo, 0) / b.hi, MAX(a.hi, 0) / b.lo} : RANGE_ANY; /* by definition not negative */
     case DXO_MOD: return b.lo > 0 ? (DxRange){0, MIN(MAX(a.hi, 0), b.hi - 1)} : RANGE_ANY;
     case DXO_AND: return b.lo >= 0 ? (DxRange){0, nonneg ? MIN(a.hi, b.hi) : b.hi} : a.lo >= 0 ? (DxRange){0, a.hi} : RANGE_ANY;
     case DXO_OR: case DXO_XOR: return nonneg ? (DxRange){0, ones_above(MAX(a.hi, b.hi))} : RANGE_ANY;
-    case DXO_SHL: return a.lo >= 0 && b.lo >= 0 && b.hi < 24 && a.hi < 1 << 24 ? (DxRange){a.lo << b.lo, a.hi << b.hi} : RANGE_ANY;
+    case DXO_SHL: return a.lo >= 0 && b.lo >= 0 && b.hi < 24 && a.hi < 1 << 24 ? within_any(a.lo << b.lo, a.hi << b.hi) : RANGE_ANY;
     case DXO_SHR: return b.lo >= 0 && b.hi < 40 && a.lo >= 0 ? (DxRange){a.lo >> b.hi, a.hi >> b.lo} : RANGE_ANY;
     case DXO_MIN: return (DxRange){MIN(a.lo, b.lo), MIN(a.hi, b.hi)};
     case DXO_MAX: return (DxRange){MAX(a.lo, b.lo), MAX(a.hi, b.hi)};
@@ -338,9 +367,9 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
   const DxNode *n = &d->node[x];
   if (n->type != DT_INT && n->kind != DX_INT) return RANGE_ANY;
   switch (n->kind) {
-    case DX_INT: return (DxRange){n->ival, n->ival};
+    case DX_INT: return within_any(n->ival, n->ival);
     case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
-    case DX_SYM: return (DxRange){0, RANGE_ANY.hi};
+    case DX_SYM: return (DxRange){1, RANGE_ANY.hi}; /* without rows nothing runs */
     case DX_LOAD: return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
     case DX_FIELD:
       switch (n->op) {

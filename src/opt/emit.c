@@ -4,6 +4,8 @@
 #include <string.h>
 #include "opt/emit.h"
 
+enum { MAX_STEPS = 1 << 24, MAX_INS = 1 << 18 };
+
 void emit_fail(Emit *e, Err *err) {
   if (e->err) err_free(err);
   else e->err = err;
@@ -346,9 +348,15 @@ static Vals emit_axis(Emit *e, Dx x) {
   return r;
 }
 
+/* Every road to more code comes through here. */
+static bool is_spent(Emit *e) {
+  if (!e->err && (++e->n_steps > MAX_STEPS || e->fn->n_ins > MAX_INS)) emit_fail(e, err_new(ERR_LIMIT, "its code would be too long: sums inside sums are written out"));
+  return e->err != NULL;
+}
+
 Vals emit(Emit *e, Dx x) {
   const DxNode *n = &e->d->node[x];
-  if (e->err) return one(e, n->type == DT_F32 ? ir_const_f(&e->b, IR_T_f32, 0) : ir_const_i(&e->b, n->type == DT_BOOL ? IR_T_i1 : IR_T_i32, 0), false);
+  if (is_spent(e)) return one(e, n->type == DT_F32 ? ir_const_f(&e->b, IR_T_f32, 0) : ir_const_i(&e->b, n->type == DT_BOOL ? IR_T_i1 : IR_T_i32, 0), false);
   if (e->memo[x]) return *e->memo[x];
   Vals v;
   switch (n->kind) {
@@ -404,6 +412,7 @@ static IrRef identity(Emit *e, const DxNode *n, int lanes) {
 }
 
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
+  if (is_spent(e)) return;
   const DxNode n = e->d->node[term];
   if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD) {
     add_term(e, red, n.arg[0], acc);

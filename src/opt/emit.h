@@ -32,6 +32,7 @@ typedef struct Emit {
   Vals **memo; Dx *stack; int n_stack, cap_stack;
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
 

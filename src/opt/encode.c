@@ -130,7 +130,7 @@ static Err *field_values(FmtEval *s, FieldOut *out, int *n) {
     const FormatFn *fn = NULL;
     for (int k = 0; k < s->n_fns; k++) if (!strcmp(s->fn[k].name, f->name)) fn = &s->fn[k];
     CHECK(fn, "format %s: encode leaves out %s", s->f->name, f->name);
-    IrMem m = fmt_field_mem(f);
+    IrMem m = dx_mem(f->elt);
     if (m == IR_M_none) return err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, f->name, f->elt);
     for (int64_t k = 0; k < f->count && !s->err; k++)
       out[(*n)++] = (FieldOut){m, f->offset + k * ir_mem_bytes[m], fmt_call(s, fn, fn->arg ? dx_int(s->d, k) : 0, 0)};

@@ -17,19 +17,13 @@ void fmt_begin(FmtEval *s, Dag *d, const Module *m, const FormatDecl *f, bool en
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
 }
 
-IrMem fmt_field_mem(const Field *f) {
-  if (!strcmp(f->elt, "u32")) return IR_M_i32;
-  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], f->elt)) return (IrMem)m;
-  return IR_M_none;
-}
-
 const Field *fmt_field(const FormatDecl *f, const char *name) {
   for (int k = 0; k < f->n_fields; k++) if (!strcmp(f->field[k].name, name)) return &f->field[k];
   return NULL;
 }
 
 static Dx field(FmtEval *s, const Field *fl, int64_t i) {
-  IrMem m = fmt_field_mem(fl);
+  IrMem m = dx_mem(fl->elt);
   if (m == IR_M_none) return fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, fl->name, fl->elt));
   if (i < 0 || i >= fl->count) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: %s[%lld] is outside its %lld elements", s->f->name, fl->name, (long long)i, (long long)fl->count));
   bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
@@ -60,7 +54,7 @@ static void memo_grow(FmtEval *s) {
 
 /* What a field holds once `v` is stored there. */
 static Dx stored(FmtEval *s, const Field *f, Dx v) {
-  IrMem m = fmt_field_mem(f);
+  IrMem m = dx_mem(f->elt);
   DxRange r = s->d->node[v].type == DT_INT ? dx_range(s->d, v, s->axis_max) : (DxRange){0, 0};
   int64_t top = (int64_t)1 << (8 * ir_mem_bytes[m] - 1);
   if (m == IR_M_f16) return dx_op1(s->d, DXO_RF16, dx_to_f32(s->d, v));
@@ -298,9 +292,7 @@ static Dx eval_reduce(FmtEval *s, const Expr *e) {
   return flt && e->op != RED_CHAIN ? striped(s, &t, e->op) : in_order(s, &t, e->op);
 }
 
-Dx fmt_eval(FmtEval *s, const Expr *e) {
-  if (s->err) return dx_int(s->d, 0);
-  if (s->left-- <= 0) return fmt_fail(s, err_new(ERR_LIMIT, "format %s: more than %d expressions", s->f->name, MAX_STEPS));
+static Dx eval_kind(FmtEval *s, const Expr *e) {
   switch (e->kind) {
     case EX_INT: return dx_int(s->d, e->ival);
     case EX_FLOAT: return dx_flt(s->d, (float)e->fval);
@@ -310,14 +302,19 @@ Dx fmt_eval(FmtEval *s, const Expr *e) {
     case EX_REDUCE: return eval_reduce(s, e);
     case EX_UNARY: {
       Dx a = fmt_eval(s, e->arg[0]);
-      return e->op == OP_INV ? dx_op2(s->d, DXO_XOR, a, dx_int(s->d, -1)) : dx_op1(s->d, e->op == OP_NEG ? DXO_NEG : DXO_LNOT, a);
+      if (e->op == OP_NOT) return dx_op1(s->d, DXO_LNOT, dx_truth(s->d, a));
+      return e->op == OP_INV ? dx_op2(s->d, DXO_XOR, a, dx_int(s->d, -1)) : dx_op1(s->d, DXO_NEG, a);
     }
     case EX_BINARY: {
-      Dx a = fmt_eval(s, e->arg[0]);
-      return dx_op2(s->d, infix[e->op], a, fmt_eval(s, e->arg[1]));
+      Dx a = fmt_eval(s, e->arg[0]), b = fmt_eval(s, e->arg[1]);
+      if (e->op == OP_AND || e->op == OP_OR) a = dx_truth(s->d, a), b = dx_truth(s->d, b);
+      bool ints = s->d->node[a].type == DT_INT && s->d->node[b].type == DT_INT;
+      if ((e->op == OP_DIV || e->op == OP_MOD) && ints && dx_range(s->d, b, s->axis_max).lo < 1)
+        return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int is divided by what may be 0 or less; write max(.., 1)", s->f->name));
+      return dx_op2(s->d, infix[e->op], a, b);
     }
     case EX_COND: { /* the branch not taken is not evaluated: it may index outside its field */
-      Dx c = fmt_eval(s, e->arg[0]);
+      Dx c = dx_truth(s->d, fmt_eval(s, e->arg[0]));
       int64_t v;
       if (dx_is_int(s->d, c, &v)) return fmt_eval(s, e->arg[v ? 1 : 2]);
       Dx a = fmt_eval(s, e->arg[1]);
@@ -325,4 +322,13 @@ Dx fmt_eval(FmtEval *s, const Expr *e) {
     }
     default: return fmt_fail(s, err_new(ERR_SYNTAX, "format %s: this kind of expression does not belong here", s->f->name));
   }
+}
+
+/* An element's value is walked as it stands; what encode says is long, and walked once a node. */
+Dx fmt_eval(FmtEval *s, const Expr *e) {
+  if (s->err) return dx_int(s->d, 0);
+  if (s->left-- <= 0) return fmt_fail(s, err_new(ERR_LIMIT, "format %s: more than %d expressions", s->f->name, MAX_STEPS));
+  Dx x = eval_kind(s, e);
+  if (s->encode ? s->d->node[x].depth <= FMT_MAX_HEIGHT : !dx_too_large(s->d, x)) return x;
+  return fmt_fail(s, err_new(ERR_LIMIT, "format %s: an expression is too large with all it uses: at most %d operations, %d inside one another (%d in encode)", s->f->name, DX_MAX_SIZE, DX_MAX_DEPTH, FMT_MAX_HEIGHT));
 }

@@ -10,10 +10,12 @@ typedef struct Scope {
   Binding item[128]; int n;
   int depth;                /* of reductions around the expression */
   int fn_depth;
+  int64_t axis_max[DX_MAX_AXES];
+  int left;                 /* expressions that may still be evaluated */
   const char *op;
   Err *err;
 } Scope;
-enum { MAX_FN_DEPTH = 40 };
+enum { MAX_FN_DEPTH = 40, MAX_STEPS = 1 << 22, MAX_STMTS = 2048 };
 
 static Dx fail(Scope *s, Err *e) {
   if (s->err) err_free(e);
@@ -145,7 +147,9 @@ static Dx eval_call(Scope *s, const Expr *e) {
       return dx_op1(s->p->dag, builtins[i].op, wants_f32 ? dx_to_f32(s->p->dag, a) : a);
     }
     Dx b = eval(s, e->arg[1]);
-    if (e->n_args == 2) return dx_op2(s->p->dag, builtins[i].op, a, b);
+    Dx two = e->n_args == 2 ? dx_op2(s->p->dag, builtins[i].op, a, b) : 0;
+    if (builtins[i].op == DXO_GCD && !s->err && !dx_is_int(s->p->dag, two, NULL)) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: gcd of what is not known before run time, or below 0", s->op));
+    if (two) return two;
     return dx_op3(s->p->dag, builtins[i].op, a, b, eval(s, e->arg[2]));
   }
   const FnDecl *f = lang_fn(s->p->module, e->name);
@@ -163,7 +167,8 @@ static int raw_twin(Tp *p, int buf) {
 static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   Dag *d = s->p->dag;
   FormatForm *f = s->p->buf[buf].fmt;
-  if (attr == WA_OFFSET && f->integer && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(d, 0.0f);
+  if (attr != WA_VALUE && !f->integer) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: format %s has no codes; ask with: when %s.integer", s->op, f->decl->name, s->p->buf[buf].name));
+  if (attr == WA_OFFSET && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(d, 0.0f);
   if (d->node[row].kind != DX_AXIS) {
     if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: rows of a weight picked by an index have a value only, no code or scale", s->op));
     buf = raw_twin(s->p, buf);
@@ -191,6 +196,7 @@ static Dx eval_index(Scope *s, const Expr *e) {
     for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) attr = (WgtAttr)i;
     return weight(s, buf, attr, idx[0], idx[1]);
   }
+  if (base->kind == EX_FIELD) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s is stored as numbers, which have no %s", s->op, name, base->name));
   DxNode node = {.kind = DX_LOAD, .type = t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
   memcpy(node.arg, idx, sizeof(Dx) * (size_t)n);
   return dx_node(s->p->dag, node);
@@ -220,13 +226,24 @@ static Dx drop_zero_terms(Dag *d, Dx x) {
   return has_zero_factor(d, b) ? a : has_zero_factor(d, a) ? b : dx_op2(d, DXO_ADD, a, b);
 }
 
+/* The range of an axis; a number below 0 is 0. */
+static Dx extent_of(Scope *s, const Expr *e, int axis) {
+  Dag *d = s->p->dag;
+  int64_t v;
+  Dx x = eval(s, e);
+  if (dx_is_int(d, x, &v) && v < 0) x = dx_int(d, 0);
+  DxRange r = dx_range(d, x, s->axis_max);
+  s->axis_max[axis] = r.hi < (int64_t)1 << 32 ? r.hi - 1 : -1;
+  return x;
+}
+
 static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   if (i == e->n_binders) return eval(s, e->arg[0]);
   Dag *d = s->p->dag;
   int axis = DX_BINDER + s->depth;
   if (e->op == RED_ARGMIN) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: argmin is for formats", s->op));
   if (axis >= DX_MAX_AXES) return fail(s, err_new(ERR_LIMIT, "op %s: reductions nest too deep", s->op));
-  Dx extent = eval(s, e->binder[i].extent);
+  Dx extent = extent_of(s, e->binder[i].extent, axis);
   int mark = s->n;
   bind(s, (Binding){e->binder[i].name, BIND_VALUE, dx_axis(d, axis), 0});
   s->depth++;
@@ -248,11 +265,40 @@ static const DxOp infix[OP_COUNT] = {
 static Dx eval_unary(Scope *s, const Expr *e) {
   Dx a = eval(s, e->arg[0]);
   if (e->op == OP_NEG) return dx_op1(s->p->dag, DXO_NEG, a);
-  if (e->op == OP_NOT) return dx_op1(s->p->dag, DXO_LNOT, a);
+  if (e->op == OP_NOT) return dx_op1(s->p->dag, DXO_LNOT, dx_truth(s->p->dag, a));
   return dx_op2(s->p->dag, DXO_XOR, a, dx_int(s->p->dag, -1));
 }
 
-static Dx eval(Scope *s, const Expr *e) {
+/* What is known now decides now: the other side of && and || is not looked at. */
+static Dx eval_logic(Scope *s, const Expr *e) {
+  Dag *d = s->p->dag;
+  int64_t v;
+  Dx a = dx_truth(d, eval(s, e->arg[0]));
+  if (dx_is_int(d, a, &v) && (v != 0) == (e->op == OP_OR)) return a;
+  return dx_op2(d, infix[e->op], a, dx_truth(d, eval(s, e->arg[1])));
+}
+
+static Dx eval_binary(Scope *s, const Expr *e) {
+  Dag *d = s->p->dag;
+  if (e->op == OP_AND || e->op == OP_OR) return eval_logic(s, e);
+  Dx a = eval(s, e->arg[0]), b = eval(s, e->arg[1]);
+  if ((e->op == OP_DIV || e->op == OP_MOD) && d->node[a].type == DT_INT && d->node[b].type == DT_INT) {
+    DxRange r = dx_range(d, b, s->axis_max);
+    if (r.lo < 1 && !s->err) return fail(s, err_new(ERR_SHAPE, "op %s: an int is divided by what may be %lld, expected at least 1; write max(.., 1)", s->op, (long long)r.lo));
+  }
+  return dx_op2(d, infix[e->op], a, b);
+}
+
+static Dx eval_cond(Scope *s, const Expr *e) {
+  Dag *d = s->p->dag;
+  int64_t v;
+  Dx c = dx_truth(d, eval(s, e->arg[0]));
+  if (dx_is_int(d, c, &v)) return eval(s, e->arg[v ? 1 : 2]);
+  Dx a = eval(s, e->arg[1]);
+  return dx_op3(d, DXO_COND, c, a, eval(s, e->arg[2]));
+}
+
+static Dx eval_kind(Scope *s, const Expr *e) {
   Dag *d = s->p->dag;
   switch (e->kind) {
     case EX_INT: return dx_int(d, e->ival);
@@ -267,17 +313,20 @@ static Dx eval(Scope *s, const Expr *e) {
     case EX_INDEX: return eval_index(s, e);
     case EX_CALL: return eval_call(s, e);
     case EX_UNARY: return eval_unary(s, e);
-    case EX_BINARY: {
-      Dx a = eval(s, e->arg[0]);
-      return dx_op2(d, infix[e->op], a, eval(s, e->arg[1]));
-    }
-    case EX_COND: {
-      Dx c = eval(s, e->arg[0]), a = eval(s, e->arg[1]);
-      return dx_op3(d, DXO_COND, c, a, eval(s, e->arg[2]));
-    }
+    case EX_BINARY: return eval_binary(s, e);
+    case EX_COND: return eval_cond(s, e);
     case EX_REDUCE: return eval_reduce(s, e, 0);
     default: return fail(s, err_new(ERR_SYNTAX, "op %s: this kind of expression does not belong here", s->op));
   }
+}
+
+/* Calls are written out where they stand, and a name may be used often: both are bounded, or a few lines could mean years of work. */
+static Dx eval(Scope *s, const Expr *e) {
+  if (s->err) return dx_int(s->p->dag, 0);
+  if (s->left-- <= 0) return fail(s, err_new(ERR_LIMIT, "op %s: more than %d expressions with all that is called", s->op, MAX_STEPS));
+  Dx x = eval_kind(s, e);
+  if (!dx_too_large(s->p->dag, x)) return x;
+  return fail(s, err_new(ERR_LIMIT, "op %s: an expression is too large with all it uses: at most %d operations, %d inside one another", s->op, DX_MAX_SIZE, DX_MAX_DEPTH));
 }
 
 /* ---- calls --------------------------------------------------------------------------------------------------------- */
@@ -294,6 +343,14 @@ static Err *dim_mismatch(const Scope *s, const char *param, int i, Dx got, Dx wa
   str_free(&g);
   str_free(&w);
   return e;
+}
+
+/* A capital letter stands for everything that is stored; a kind of element is that kind. */
+static Err *check_elt(const OpDecl *op, const Param *pa, const TpBuf *b) {
+  const char *want = pa->type.elt;
+  IrMem m = dx_mem(want), got = b->fmt && b->fmt->plain ? b->fmt->mem : b->mem;
+  if ((want[0] >= 'A' && want[0] <= 'Z') || (m != IR_M_none && m == got) || (b->fmt && !strcmp(b->fmt->decl->name, want))) return NULL;
+  return err_new(ERR_SHAPE, "op %s: %s: got %s, expected %s", op->name, pa->name, b->fmt ? b->fmt->decl->name : ir_mem_name[b->mem], want);
 }
 
 static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
@@ -316,6 +373,8 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
     if (!tensor) continue;
     const TpBuf *b = &s->p->buf[arg[i].buf];
     if (b->n_dims != pa->type.n_dims) return err_new(ERR_SHAPE, "op %s: %s has %d dimensions, expected %d", op->name, pa->name, b->n_dims, pa->type.n_dims);
+    TRY(check_elt(op, pa, b));
+    TRY(err_wrap(tp_dims_check(s->p, pa->name, b), "op %s", op->name));
     for (int k = 0; k < b->n_dims; k++) {
       const Expr *e = pa->type.dim[k];
       if (e->kind == EX_NAME && !lookup(s, e->name)) bind(s, (Binding){e->name, BIND_VALUE, b->dim[k], 0});
@@ -330,17 +389,14 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
   return s->err;
 }
 
-static IrMem mem_of(const char *elt) {
-  for (int m = 1; m < IR_N_MEM; m++) if (!strcmp(ir_mem_name[m], elt)) return (IrMem)m;
-  return IR_M_none;
-}
-
 static Err *bind_results(Scope *s, const OpDecl *op, int *results, int n_results) {
   if (n_results != op->n_results) return err_new(ERR_SHAPE, "op %s: %d results wanted, it has %d", op->name, n_results, op->n_results);
   for (int i = 0; i < n_results; i++) {
     const Param *r = &op->result[i];
-    TpBuf b = {.name = r->name, .role = BUF_TEMP, .mem = mem_of(r->type.elt), .n_dims = r->type.n_dims, .tag = -1};
+    TpBuf b = {.name = r->name, .role = BUF_TEMP, .mem = dx_mem(r->type.elt), .n_dims = r->type.n_dims, .tag = -1};
     bool given = results[i] >= 0;
+    if (b.n_dims > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: more than %d dimensions", op->name, r->name, IR_MAX_DIMS);
+    if (given && s->p->buf[results[i]].n_dims != b.n_dims) return err_new(ERR_SHAPE, "op %s: result %s: %d dimensions, expected %d", op->name, r->name, s->p->buf[results[i]].n_dims, b.n_dims);
     for (int k = 0; k < b.n_dims; k++) {
       const Expr *e = r->type.dim[k];
       if (given && e->kind == EX_NAME && !lookup(s, e->name)) bind(s, (Binding){e->name, BIND_VALUE, s->p->buf[results[i]].dim[k], 0});
@@ -348,8 +404,9 @@ static Err *bind_results(Scope *s, const OpDecl *op, int *results, int n_results
       if (s->err) return s->err;
       if (given && b.dim[k] != s->p->buf[results[i]].dim[k]) return dim_mismatch(s, r->name, k, s->p->buf[results[i]].dim[k], b.dim[k]);
     }
-    if (given && s->p->buf[results[i]].n_dims != b.n_dims) return err_new(ERR_SHAPE, "op %s: result %s: %d dimensions, expected %d", op->name, r->name, s->p->buf[results[i]].n_dims, b.n_dims);
+    if (given) b.mem = s->p->buf[results[i]].mem;
     if (!given && b.mem == IR_M_none) return err_new(ERR_SHAPE, "op %s: result %s: its format must come from the place it is stored to", op->name, r->name);
+    TRY(err_wrap(tp_dims_check(s->p, r->name, &b), "op %s", op->name));
     if (!given) results[i] = tp_buf(s->p, b);
     bind(s, (Binding){r->name, BIND_BUF, 0, results[i]});
   }
@@ -357,7 +414,7 @@ static Err *bind_results(Scope *s, const OpDecl *op, int *results, int n_results
 }
 
 /* A temporary's dimensions are its axes' extents, or their largest values where they depend on data. */
-static Err *temp_for(Scope *s, const Stmt *st, const TpStmt *t, const int64_t *axis_max, int *out) {
+static Err *temp_for(Scope *s, const Stmt *st, const TpStmt *t, int *out) {
   Dag *d = s->p->dag;
   DxType type = (DxType)d->node[t->rhs].type;
   const DxNode *r = &d->node[t->rhs];
@@ -368,12 +425,13 @@ static Err *temp_for(Scope *s, const Stmt *st, const TpStmt *t, const int64_t *a
     if (x->kind != DX_AXIS) return err_new(ERR_SHAPE, "op %s: %s: the first statement of a local tensor must index it by plain axes", s->op, st->name);
     Dx e = t->extent[x->ival];
     if (d->node[e].kind != DX_INT && d->node[e].kind != DX_SYM) {
-      DxRange g = dx_range(d, e, axis_max);
+      DxRange g = dx_range(d, e, s->axis_max);
       if (g.hi > (int64_t)1 << 32) return err_new(ERR_SHAPE, "op %s: %s: no bound is known for axis %s", s->op, st->name, st->axis[x->ival].name);
       e = dx_int(d, g.hi);
     }
-    b.dim[i] = e;
+    b.dim[i] = d->node[e].kind == DX_INT && d->node[e].ival < 1 ? dx_int(d, 1) : e; /* of an empty one */
   }
+  TRY(err_wrap(tp_dims_check(s->p, st->name, &b), "op %s", s->op));
   *out = tp_buf(s->p, b);
   return NULL;
 }
@@ -385,16 +443,11 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
     return s->err;
   }
   int mark = s->n;
-  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes};
-  int64_t axis_max[DX_MAX_AXES];
-  for (int i = 0; i < DX_MAX_AXES; i++) axis_max[i] = -1;
+  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name};
+  for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   if (st->n_axes > DX_BINDER || st->n_index > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: too many axes", s->op, st->name);
   for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});
-  for (int i = 0; i < st->n_axes; i++) {
-    t.extent[i] = eval(s, st->axis[i].extent);
-    DxRange r = dx_range(p->dag, t.extent[i], axis_max);
-    axis_max[i] = r.hi < (int64_t)1 << 32 ? r.hi - 1 : -1;
-  }
+  for (int i = 0; i < st->n_axes; i++) t.extent[i] = extent_of(s, st->axis[i].extent, i);
   for (int i = 0; i < st->n_index; i++) t.index[i] = eval(s, st->index[i]);
   t.rhs = eval(s, st->rhs);
   s->n = mark;
@@ -402,29 +455,30 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   const Binding *b = lookup(s, st->name);
   int buf = b && b->kind == BIND_BUF ? b->buf : -1;
   if (buf < 0) {
-    TRY(temp_for(s, st, &t, axis_max, &buf));
+    TRY(temp_for(s, st, &t, &buf));
     bind(s, (Binding){st->name, BIND_BUF, 0, buf});
     while (p->dag->n_load_max <= buf) PUSH(p->arena, p->dag->load_max, p->dag->n_load_max, p->dag->cap_load_max, 0);
-    DxRange r = dx_range(p->dag, t.rhs, axis_max);
+    DxRange r = dx_range(p->dag, t.rhs, s->axis_max);
     if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_max[buf] = r.hi;
   }
   IrMem m = p->buf[buf].mem;
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
   t.buf = buf;
-  t.text = st->name;
-  t.op = s->op;
+  TRY(tp_stmt_check(p, &t));
+  if (p->n_stmts == MAX_STMTS) return err_new(ERR_LIMIT, "op %s: more than %d statements together with those before it", s->op, MAX_STMTS);
   PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
   return NULL;
 }
 
 static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, int *results, int n_results, bool *fits) {
   Scope *s = ARENA_NEW(p->arena, Scope);
-  *s = (Scope){.p = p, .op = op->name};
+  *s = (Scope){.p = p, .op = op->name, .left = MAX_STEPS};
+  for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   *fits = false;
   if (op->precision && (!p->precision || strcmp(op->precision, p->precision))) return NULL;
   TRY(bind_params(s, op, arg, n_args));
   if (op->when) {
-    Dx c = eval(s, op->when);
+    Dx c = dx_truth(p->dag, eval(s, op->when));
     int64_t v = 0;
     if (s->err) return s->err;
     if (!dx_is_int(p->dag, c, &v)) return err_new(ERR_SHAPE, "op %s: its condition is not known before run time", op->name);

@@ -217,6 +217,7 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
 }
 
 static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
+  if (e->err) return;
   if (axis == t->n_axes) {
     if (lane_axis >= 0) lane_loop(e, t, lane_axis);
     else store_target(e, t, emit(e, t->rhs), 0);

@@ -30,7 +30,9 @@ typedef struct DxNode {
   Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_RED: extent, body */
   int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_TAB table; DX_RED axis number */
   float fval;                     /* DX_FLT */
+  uint32_t size : 18, depth : 14; /* nodes of the expression written out, and its height; they saturate */
 } DxNode;
+enum { DX_MAX_SIZE = 1 << 15, DX_MAX_DEPTH = 1000 }; /* of what a text may say: walks take time by the one, stack by the other */
 
 /* A table of the texts as it lies in memory. */
 typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
@@ -55,7 +57,10 @@ Dx dx_op1(Dag *d, DxOp op, Dx a);
 Dx dx_op2(Dag *d, DxOp op, Dx a, Dx b);    /* converts an int argument to float where the other is float */
 Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c);
 Dx dx_to_f32(Dag *d, Dx a);
+Dx dx_truth(Dag *d, Dx a);                 /* a condition as it is, an int as != 0 */
 bool dx_is_int(const Dag *d, Dx x, int64_t *v);
+bool dx_too_large(const Dag *d, Dx x);     /* beyond DX_MAX_SIZE or DX_MAX_DEPTH */
+IrMem dx_mem(const char *elt);             /* of a kind of element in a text; IR_M_none: no kind, so a format */
 int dx_table(Dag *d, const TableDecl *t);  /* its number, the same for the same declaration; -1: too many */
 Dx dx_lookup(Dag *d, int table, Dx index); /* an index that is constant is in range */
 typedef struct DxRange { int64_t lo, hi; } DxRange;
@@ -155,6 +160,9 @@ Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
 /* Appends the statements of op `name` (the first variant that fits). results[i] < 0: a new temporary is made and its number stored; else
    results go to that buffer. Fails: ERR_NOT_FOUND, ERR_SHAPE (dimension, got, expected). */
 Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, int n_results, const char **variant);
+/* guard.c: both before it is part of the program. Fail: ERR_SHAPE, ERR_LIMIT, ERR_UNSUPPORTED. */
+Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, of at least 1; the first may be a symbol; a size that can be */
+Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */

@@ -5,12 +5,15 @@
 #include <string.h>
 #include "opt/opt.h"
 
+enum { MAX_CHEAP_SIZE = 200 };      /* operations of an expression that is inlined */
 enum { MAX_SHRINK_COST = 1 << 17 }; /* elements one item may cost for a region to give up parallel axes for the sake of one barrier less */
 
+typedef struct Ints { int *v, n, cap; } Ints;
 typedef struct Planner {
   Tp *p; Dag *d; Arena *a;
   TpPlan *plan;
   bool *dead;
+  Ints *reads, *after;       /* by statement: buffers it reads; statements above it that touch what it writes or write what it reads */
   int *stmt_region;          /* region of each statement, -1 not yet */
   int64_t *cost; int n_cost; /* steps of reductions under each expression, 0 not known yet */
   uint64_t *hash;            /* of each expression in the region being finished, 0 not known yet */
@@ -92,15 +95,16 @@ static Dx map_buf(void *ctx, Dx x) {
   return dx_node(m->pl->d, n);
 }
 
-static bool not_state(void *ctx, const DxNode *load) {
-  const Tp *p = ctx;
-  return p->buf[root(p, (int)load->ival)].role != BUF_STATE;
-}
-
 static int n_defs(const Tp *p, int buf) {
   int n = 0;
   for (int i = 0; i < p->n_stmts; i++) n += root(p, p->stmt[i].buf) == root(p, buf);
   return n;
+}
+
+/* The same whenever it is read: no state, and given by one statement at most. */
+static bool is_stable(void *ctx, const DxNode *load) {
+  const Tp *p = ctx;
+  return p->buf[root(p, (int)load->ival)].role != BUF_STATE && n_defs(p, (int)load->ival) <= 1;
 }
 
 static bool stmt_same(const TpStmt *a, const TpStmt *b) {
@@ -121,7 +125,7 @@ static void merge_equal(Planner *pl) {
   for (int i = 0; i < p->n_stmts; i++) {
     TpStmt *t = &p->stmt[i];
     rewrite_stmt(pl, t, map_buf, &m);
-    if (p->buf[t->buf].role != BUF_TEMP || p->buf[t->buf].alias != t->buf || n_defs(p, t->buf) != 1 || !each_load(pl->d, t->rhs, not_state, p)) continue;
+    if (p->buf[t->buf].role != BUF_TEMP || p->buf[t->buf].alias != t->buf || n_defs(p, t->buf) != 1 || !each_load(pl->d, t->rhs, is_stable, p)) continue;
     for (int k = 0; k < i; k++) {
       if (pl->dead[k] || !stmt_same(&p->stmt[k], t) || p->buf[p->stmt[k].buf].mem != p->buf[t->buf].mem || p->buf[p->stmt[k].buf].role != BUF_TEMP) continue;
       m.to[t->buf] = p->stmt[k].buf;
@@ -146,6 +150,8 @@ static Dx map_inline(void *ctx, Dx x) {
   return dx_rewrite(m->pl->d, m->inl->rhs, map_axis, &am);
 }
 
+static bool is_other(void *ctx, const DxNode *load) { return load->ival != *(const int *)ctx; }
+
 /* Integer arithmetic over inputs (how many keys a row sees) costs less than keeping it. */
 static void inline_cheap(Planner *pl) {
   Tp *p = pl->p;
@@ -153,12 +159,14 @@ static void inline_cheap(Planner *pl) {
     TpStmt *t = &p->stmt[i];
     bool ok = !pl->dead[i] && p->buf[t->buf].role == BUF_TEMP && p->buf[t->buf].alias == t->buf && n_defs(p, t->buf) == 1;
     ok = ok && (pl->d->node[t->rhs].type == DT_INT || pl->d->node[t->rhs].kind == DX_FLT) && !has_kind(pl->d, t->rhs, DX_RED) && each_load(pl->d, t->rhs, cheap_load, p);
+    ok = ok && pl->d->node[t->rhs].size <= MAX_CHEAP_SIZE;
     for (int k = 0; k < t->n_index; k++) ok = ok && pl->d->node[t->index[k]].kind == DX_AXIS;
     for (int v = 0; v < p->n_bufs; v++) ok = ok && (v == t->buf || root(p, v) != t->buf);
     if (!ok) continue;
     BufMap m = {.pl = pl, .inl = t, .inl_buf = t->buf};
     pl->dead[i] = true;
-    for (int k = i + 1; k < p->n_stmts; k++) if (!pl->dead[k]) rewrite_stmt(pl, &p->stmt[k], map_inline, &m);
+    for (int k = i + 1; k < p->n_stmts; k++)
+      if (!pl->dead[k] && !each_stmt_load(pl->d, &p->stmt[k], is_other, &m.inl_buf)) rewrite_stmt(pl, &p->stmt[k], map_inline, &m);
   }
 }
 
@@ -197,9 +205,7 @@ static bool find_packed(void *ctx, const DxNode *load) {
 static bool is_contraction(const Planner *pl, const TpStmt *t) {
   WgtFind w = {pl->p, -1, false};
   each_load(pl->d, t->rhs, find_packed, &w);
-  if (w.row_axis < 0) return false;
-  CHECK(!w.mixed, "statement %s: weights indexed by several axes", t->text);
-  return t->n_axes == 2 && w.row_axis == 1 && t->n_index == 2 && t->index[0] == dx_axis(pl->d, 0) && t->index[1] == dx_axis(pl->d, 1);
+  return !w.mixed && t->n_axes == 2 && w.row_axis == 1 && t->n_index == 2 && t->index[0] == dx_axis(pl->d, 0) && t->index[1] == dx_axis(pl->d, 1);
 }
 
 static int64_t extent_max(const Planner *pl, const TpStmt *t, int axis) {
@@ -232,8 +238,57 @@ static int64_t item_cost(const Planner *pl, const TpStmt *t, int n_par) {
   return c;
 }
 
+/* Packed weights lie in tiles that only a contraction reads. */
+static Err *check_weights(const Planner *pl) {
+  for (int i = 0; i < pl->p->n_stmts; i++) {
+    const TpStmt *t = &pl->p->stmt[i];
+    WgtFind w = {pl->p, -1, false};
+    if (pl->dead[i]) continue;
+    each_stmt_load(pl->d, t, find_packed, &w);
+    if ((w.row_axis >= 0 || w.mixed) && !is_contraction(pl, t)) return err_new(ERR_UNSUPPORTED, "statement %s: weights must be indexed [last axis of the result, k] in a result of two axes", t->text);
+  }
+  return NULL;
+}
+
+/* ---- the text's order ---------------------------------------------------------------------------------------------- */
+static bool has(const Ints *l, int v) {
+  for (int i = 0; i < l->n; i++) if (l->v[i] == v) return true;
+  return false;
+}
+
+typedef struct NoteRead { const Planner *pl; Ints *to; } NoteRead;
+static bool note_read(void *ctx, const DxNode *load) {
+  const NoteRead *n = ctx;
+  int buf = root(n->pl->p, (int)load->ival);
+  if (!has(n->to, buf)) PUSH(n->pl->a, n->to->v, n->to->n, n->to->cap, buf);
+  return true;
+}
+
+/* Statements run from top to bottom: what one reads is what those above it made and those below it have not yet changed. */
+static void find_order(Planner *pl) {
+  Tp *p = pl->p;
+  pl->reads = ARENA_ARRAY(pl->a, Ints, p->n_stmts + 1);
+  pl->after = ARENA_ARRAY(pl->a, Ints, p->n_stmts + 1);
+  for (int i = 0; i < p->n_stmts; i++) {
+    Ints *after = &pl->after[i];
+    int made = root(p, p->stmt[i].buf);
+    if (pl->dead[i]) continue;
+    each_stmt_load(pl->d, &p->stmt[i], note_read, &(NoteRead){pl, &pl->reads[i]});
+    for (int k = 0; k < i; k++) {
+      int other = root(p, p->stmt[k].buf);
+      if (!pl->dead[k] && (other == made || has(&pl->reads[i], other) || has(&pl->reads[k], made))) PUSH(pl->a, after->v, after->n, after->cap, k);
+    }
+  }
+}
+
+static bool is_next(const Planner *pl, int stmt) {
+  const Ints *o = &pl->after[stmt];
+  for (int i = 0; i < o->n; i++) if (pl->stmt_region[o->v[i]] < 0) return false;
+  return true;
+}
+
 /* Reads of region-made buffers must be at the item itself: index i is axis i for every parallel axis. */
-typedef struct LocalRead { const Planner *pl; int region, n_par; bool writes_ok, depends; } LocalRead;
+typedef struct LocalRead { const Planner *pl; const TpStmt *of; int region, n_par; bool depends; } LocalRead;
 static bool at_item(const Planner *pl, const Dx *index, int n_index, int n_par) {
   if (n_index < n_par) return false;
   for (int i = 0; i < n_par; i++) {
@@ -248,9 +303,7 @@ static bool local_read(void *ctx, const DxNode *load) {
   const Planner *pl = l->pl;
   int r = root(pl->p, (int)load->ival);
   for (int i = 0; i < pl->p->n_stmts; i++) {
-    if (pl->dead[i] || root(pl->p, pl->p->stmt[i].buf) != r) continue;
-    if (pl->stmt_region[i] < 0) return false; /* its maker is not placed yet */
-    if (pl->stmt_region[i] != l->region) continue;
+    if (pl->dead[i] || root(pl->p, pl->p->stmt[i].buf) != r || pl->stmt_region[i] != l->region || &pl->p->stmt[i] == l->of) continue;
     l->depends = true;
     if (load->ival != pl->p->stmt[i].buf && l->n_par > 1) return false; /* other dimensions: only rows are known to agree */
     if (!at_item(pl, load->arg, load->n_args, l->n_par) || !at_item(pl, pl->p->stmt[i].index, pl->p->stmt[i].n_index, l->n_par)) return false;
@@ -260,10 +313,30 @@ static bool local_read(void *ctx, const DxNode *load) {
 
 /* May run in region r at n_par parallel axes, all it reads being made before or at its own item. */
 static bool reads_fit(const Planner *pl, const TpStmt *t, int region, int n_par, bool *depends) {
-  LocalRead l = {.pl = pl, .region = region, .n_par = n_par};
+  LocalRead l = {.pl = pl, .of = t, .region = region, .n_par = n_par};
   bool ok = each_stmt_load(pl->d, t, local_read, &l);
   if (depends) *depends = l.depends;
   return ok;
+}
+
+typedef struct ReadAt { const Planner *pl; int buf, n_par; } ReadAt;
+static bool read_at_item(void *ctx, const DxNode *load) {
+  const ReadAt *r = ctx;
+  if (root(r->pl->p, (int)load->ival) != root(r->pl->p, r->buf)) return true;
+  return (load->ival == r->buf || r->n_par == 1) && at_item(r->pl, load->arg, load->n_args, r->n_par);
+}
+
+/* What t writes, others of the region have read or written at their own item only, and so does t. */
+static bool write_fits(const Planner *pl, const TpRegion *r, const TpStmt *t, int n_par) {
+  ReadAt at = {pl, t->buf, n_par};
+  for (int i = 0; i < r->n_stmts; i++) {
+    const TpStmt *u = &pl->p->stmt[r->stmt[i]];
+    bool writes = root(pl->p, u->buf) == root(pl->p, t->buf);
+    if (!writes && !has(&pl->reads[r->stmt[i]], root(pl->p, t->buf))) continue;
+    if (!at_item(pl, t->index, t->n_index, n_par) || !each_stmt_load(pl->d, u, read_at_item, &at)) return false;
+    if (writes && (!at_item(pl, u->index, u->n_index, n_par) || (u->buf != t->buf && n_par > 1))) return false;
+  }
+  return true;
 }
 
 static int max_par(const TpStmt *t) { return t->n_axes > 1 ? t->n_axes - 1 : t->n_axes; }
@@ -299,7 +372,7 @@ static int join_par(const Planner *pl, const TpRegion *r, int region, const TpSt
   bool stores = region_writes_state(pl, r) && !writes_state(pl, t);
   for (int n = most; n >= 1; n--) {
     bool depends;
-    if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n)) continue;
+    if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n) || !write_fits(pl, r, t, n)) continue;
     if (stores && !depends) continue;
     bool light = region_cost(pl, r, n) + item_cost(pl, t, n) <= MAX_SHRINK_COST;
     if (n < r->n_par && !light) continue;
@@ -312,7 +385,7 @@ static int join_par(const Planner *pl, const TpRegion *r, int region, const TpSt
 static bool contraction_joins(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
   const TpStmt *first = &pl->p->stmt[r->stmt[0]];
   if (t->n_axes != 2 || t->extent[0] != first->extent[0] || t->extent[1] != first->extent[1]) return false;
-  if (!reads_fit(pl, t, region, 2, NULL)) return false;
+  if (!reads_fit(pl, t, region, 2, NULL) || !write_fits(pl, r, t, 2)) return false;
   if (is_contraction(pl, t)) return r->n_stmts < 4;
   bool flat = t->n_index == 2 && t->index[0] == dx_axis(pl->d, 0) && t->index[1] == dx_axis(pl->d, 1);
   bool depends = false;
@@ -333,7 +406,7 @@ static bool grow(Planner *pl, TpRegion *r, int region) {
   bool grew = false;
   for (int i = 0; i < pl->p->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[i];
-    if (pl->dead[i] || pl->stmt_region[i] >= 0) continue;
+    if (pl->dead[i] || pl->stmt_region[i] >= 0 || !is_next(pl, i)) continue;
     if (r->contraction) {
       if (!contraction_joins(pl, r, region, t)) continue;
     } else {
@@ -347,25 +420,18 @@ static bool grow(Planner *pl, TpRegion *r, int region) {
   return grew;
 }
 
-static Err *form_regions(Planner *pl) {
+static void form_regions(Planner *pl) {
   Tp *p = pl->p;
-  for (int first;;) {
-    for (first = 0; first < p->n_stmts; first++)
-      if (!pl->dead[first] && pl->stmt_region[first] < 0 && reads_fit(pl, &p->stmt[first], -2, 0, NULL)) break;
-    if (first == p->n_stmts) break;
+  for (int first = 0; first < p->n_stmts; first++) {
+    if (pl->dead[first] || pl->stmt_region[first] >= 0) continue;
     int region = pl->plan->n_regions;
     const TpStmt *t = &p->stmt[first];
     TpRegion r = {.contraction = is_contraction(pl, t), .n_par = max_par(t)};
-    WgtFind w = {p, -1, false};
-    each_load(pl->d, t->rhs, find_packed, &w);
-    if (w.row_axis >= 0 && !r.contraction) return err_new(ERR_UNSUPPORTED, "statement %s: weights must be indexed [last axis of the result, k] in a result of two axes", t->text);
     memcpy(r.par, t->extent, sizeof(Dx) * (size_t)t->n_axes);
     place(pl, &r, region, first);
     while (grow(pl, &r, region)) {}
     PUSH(pl->a, pl->plan->region, pl->plan->n_regions, pl->plan->cap_regions, r);
   }
-  for (int i = 0; i < p->n_stmts; i++) CHECK(pl->dead[i] || pl->stmt_region[i] >= 0, "statement %s reads what nobody makes", p->stmt[i].text);
-  return NULL;
 }
 
 /* ---- phases, locals, arguments ---------------------------------------------------------------------------------------- */
@@ -528,7 +594,9 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   pl->n_cost = pl->d->n;
   pl->cost = ARENA_ARRAY(p->arena, int64_t, pl->n_cost);
   pl->hash = ARENA_ARRAY(p->arena, uint64_t, pl->n_cost);
-  TRY(form_regions(pl));
+  TRY(check_weights(pl));
+  find_order(pl);
+  form_regions(pl);
   set_phases(pl);
   sort_by_phase(pl->plan);
   for (int i = 0; i < pl->plan->n_regions; i++)
