@@ -58,7 +58,7 @@ test-fuzz:
 # No target is for Arm yet: what needs machine code is skipped, all else runs, the interpreter's bits included. One compiler fault stays away with
 # -fno-tree-vectorize: gcc 12 for aarch64 dies of an internal error otherwise.
 test-arm:
-	$(Q)if ! command -v aarch64-linux-gnu-gcc qemu-aarch64 >/dev/null; then echo 'skip - test-arm: no aarch64-linux-gnu-gcc or no qemu-aarch64'; \
+	$(Q)if ! command -v aarch64-linux-gnu-gcc >/dev/null || ! command -v qemu-aarch64 >/dev/null; then echo 'skip - test-arm: no aarch64-linux-gnu-gcc or no qemu-aarch64'; \
 	else $(MAKE) BUILD=build/arm64 CC=aarch64-linux-gnu-gcc OPT='-O2 -g -fno-tree-vectorize' all unit && \
 	tools/runtests --patience 15 --under qemu-aarch64 build/arm64; fi
 lint: unit
