@@ -1,6 +1,6 @@
 /* The default model against what an independent implementation says in f32: tests/models/smollm2-135m (README in tests/models). f32: every logit
    of the full files, the top 16 of every position of the shorter prompts, greedy continuations. int8: mean KL divergence below the best
-   peer's, and the same first choice. Skips where the model's file is not in the cache. runtests: timeout 300 */
+   peer's, and the same first choice. Skips where the model's file is not in the cache. runtests: timeout 300 runtests: machine code */
 #include <jansson.h>
 #include <math.h>
 #include "model/model.h"
