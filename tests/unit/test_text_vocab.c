@@ -131,7 +131,7 @@ static void test_sources(void) {
     }
   }
   TEST("SentencePiece metadata: scores order merges, bytes stand in, BOS in front") {
-    static const char *const t[] = {"<unk>", "<s>", "</s>", "<0xEA>", "<0xB0>", "<0x80>", "\xE2\x96\x81", "a", "b", "ab", "\xE2\x96\x81" "a", "<tool>"};
+    static const char *const t[] = {"<unk>", "<s>", "</s>", "<0xEA>", "<0xB0>", "<0x80>", "\xE2\x96\x81", "a", "b", "ab", "\xE2\x96\x81\x61", "<tool>"};
     static const int32_t type[] = {2, 3, 3, 6, 6, 6, 1, 1, 1, 1, 1, 4};
     static const float score[] = {0, 0, 0, 0, 0, 0, -9, -8, -7, -1, -2, 0};
     TextVocabSource s = {.kind = "llama", .n_tokens = 12, .token = t, .type = type, .score = score, .bos = 1, .eos = 2, .unk = 0, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
