@@ -2,6 +2,10 @@
 #ifndef LUMEN_CHECK_H
 #define LUMEN_CHECK_H
 #pragma GCC system_header
+#ifdef __clang__ /* which warns at each use instead */
+#pragma clang diagnostic ignored "-Wunknown-warning-option"
+#pragma clang diagnostic ignored "-Wvariadic-macro-arguments-omitted"
+#endif
 
 /* Our own fault ends the process with a message; outside input never reaches a CHECK. CHECK(cond) or CHECK(cond, "format", ..). */
 #define CHECK(cond, ...) ((cond) ? (void)0 : base_check_fail(__FILE__, __LINE__, #cond, "" __VA_ARGS__))

@@ -342,9 +342,9 @@ static bool act_allowed(const Grammar *g, GrPos p, int act, int arg, uint32_t to
   const GrObject *o = r->object;
   *aux = p.aux;
   if (r->kind == GR_COUNTED) {
-    if (act == GR_CLOSE) return p.aux >= (uint64_t)r->min;
-    if (p.q == r->loop && r->max >= 0 && p.aux >= (uint64_t)r->max) return false;
-    if (act == GR_COUNT && (r->max >= 0 || p.aux < (uint64_t)r->min)) (*aux)++;
+    if (act == GR_CLOSE) return (int64_t)p.aux >= r->min;
+    if (p.q == r->loop && r->max >= 0 && (int64_t)p.aux >= r->max) return false;
+    if (act == GR_COUNT && (r->max >= 0 || (int64_t)p.aux < r->min)) (*aux)++;
     return true;
   }
   switch ((GrAct)act) {
@@ -365,7 +365,7 @@ bool grammar_call_allowed(const Grammar *g, GrPos p, const GrCall *c, uint64_t *
 
 bool grammar_pos_accepts(const Grammar *g, GrPos p) {
   const GrState *s = &g->st[p.q];
-  return s->accept && (g->rule[s->rule].kind != GR_COUNTED || p.q != g->rule[s->rule].loop || p.aux >= (uint64_t)g->rule[s->rule].min);
+  return s->accept && (g->rule[s->rule].kind != GR_COUNTED || p.q != g->rule[s->rule].loop || (int64_t)p.aux >= g->rule[s->rule].min);
 }
 
 GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes) {

@@ -112,7 +112,7 @@ struct Grammar {
   int n_byte_classes;
   Str warnings;
 };
-/* Where a rule stands: a state and what the rule's kind adds: rounds so far; or position or taken set, and the number of properties. */
+/* Where a rule stands: a state and what the rule's kind adds: rounds so far (signed: matchers also try rounds that start below zero); or position or taken set, and the number of properties. */
 typedef struct GrPos { uint32_t q; uint64_t aux; } GrPos;
 
 /* grammar.c: building and stepping. */

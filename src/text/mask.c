@@ -28,6 +28,7 @@ typedef struct Entry {
   uint32_t n_few;
   MaskTrie rest;
 } Entry;
+typedef struct Rounds { uint32_t rule; uint64_t *mask; } Rounds; /* [MASK_BYTES_MAX + 1][n_words] plain tokens of at most so many rounds; NULL: not to be told */
 struct GrammarMatcher {
   const Grammar *g;
   const GrammarVocab *v;
@@ -41,6 +42,7 @@ struct GrammarMatcher {
   Thread *fresh; uint32_t n_fresh, cap_fresh;
   bool fresh_ends, overflow;
   Entry **entry; uint32_t n_entries, cap_entries; Index entries;
+  Rounds *rounds; uint32_t n_rounds, cap_rounds;
   size_t cache_bytes;
   GrammarState *live;
   uint8_t byte_of[256];    /* one byte of each class */
@@ -318,6 +320,46 @@ static void rests_add(const GrammarVocab *v, const MaskTrie *t, const Left *left
   }
 }
 
+/* Near its bound every place of a counted rule lets other tokens pass. But a plain token takes the same rounds from all of them, so one walk,
+   begun MASK_BYTES_MAX rounds and more below the bound, tells for each token how many. False: the rule is not of that kind. */
+static bool rounds_walk(GrammarMatcher *m, const GrRule *r, const MaskTrie *t, uint64_t *mask) {
+  uint32_t path[MASK_BYTES_MAX + 1];
+  uint64_t start = (uint64_t)(r->max - MASK_BYTES_MAX - 1);
+  path[0] = set_alone(m, r->loop, start);
+  for (uint32_t i = 0; i < t->n;) {
+    const MaskNode *node = &t->node[i];
+    uint32_t to = step(m, path[node->depth - 1], node->byte);
+    if (to == DEAD) { i = node->skip; continue; }
+    if (m->set[to].n != 1 || m->set[to].ends) return false;
+    path[node->depth] = to;
+    Thread at = m->thread[m->set[to].at];
+    if (at.frame != BOTTOM || (node->n_tok && at.q != r->loop)) return false;
+    if (node->n_tok) set_bits(mask + (size_t)(at.aux - start) * m->v->n_words, t, node);
+    i++;
+  }
+  return true;
+}
+
+static const uint64_t *rounds_get(GrammarMatcher *m, uint32_t rule) {
+  const GrRule *r = &m->g->rule[rule];
+  const GrState *loop = &m->g->st[r->loop];
+  size_t n_words = m->v->n_words;
+  for (uint32_t i = 0; i < m->n_rounds; i++) if (m->rounds[i].rule == rule) return m->rounds[i].mask;
+  bool ok = !loop->accept && !loop->n_calls;
+  for (int i = 0; i < loop->n_edges; i++) {
+    const GrEdge *e = &m->g->edge[loop->edge + (uint32_t)i];
+    ok &= e->act != GR_CLOSE || (e->lo == '"' && e->hi == '"'); /* no plain token leaves the rule */
+  }
+  uint64_t *mask = ok ? need(calloc((MASK_BYTES_MAX + 1) * n_words + 1, sizeof *mask)) : NULL;
+  for (int t = 0; t < MASK_BUCKETS && ok; t++) ok = rounds_walk(m, r, &m->v->trie[t], mask);
+  if (!ok || m->overflow) { free(mask); mask = NULL; }
+  for (size_t k = 1; mask && k <= MASK_BYTES_MAX; k++)
+    for (size_t i = 0; i < n_words; i++) mask[k * n_words + i] |= mask[(k - 1) * n_words + i];
+  if (mask) m->cache_bytes += (MASK_BYTES_MAX + 1) * n_words * 8;
+  ADD(m->rounds, m->n_rounds, m->cap_rounds, (Rounds){rule, mask});
+  return mask;
+}
+
 static void entry_free(Entry *e) {
   free(e->dense);
   free(e->few);
@@ -338,8 +380,14 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
     size_t chars = r->max < 0 ? MASK_BYTES_MAX : (size_t)MIN((int64_t)MASK_BYTES_MAX, r->max - (int64_t)p.aux);
     for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->chars_mask[chars * v->n_words + k];
   }
+  const GrRule *rule = &m->g->rule[m->g->st[p.q].rule];
+  const uint64_t *rounds = !by_char && rule->kind == GR_COUNTED && p.q == rule->loop && rule->max > 0 ? rounds_get(m, m->g->st[p.q].rule) : NULL;
+  if (rounds) {
+    size_t left_over = (size_t)MIN((int64_t)MASK_BYTES_MAX, MAX(rule->max - (int64_t)p.aux, 0));
+    for (size_t k = 0; k < v->n_words; k++) mask[k] |= rounds[left_over * v->n_words + k];
+  }
   for (int t = 0; t <= MASK_OTHER; t++) {
-    if (t < MASK_BUCKETS && by_char) continue;
+    if (t < MASK_BUCKETS && (by_char || rounds)) continue;
     if (t < MASK_BUCKETS && grammar_bucket_bytes[t] <= plain) {
       for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->bucket_mask[t][k];
       continue;
@@ -369,7 +417,8 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
 
 static void cache_clear(GrammarMatcher *m) {
   for (uint32_t i = 0; i < m->n_entries; i++) entry_free(m->entry[i]);
-  m->n_entries = 0;
+  for (uint32_t i = 0; i < m->n_rounds; i++) free(m->rounds[i].mask);
+  m->n_entries = m->n_rounds = 0;
   m->cache_bytes = 0;
   index_reset(&m->entries, 255);
 }
@@ -483,6 +532,7 @@ void grammar_matcher_free(GrammarMatcher *m) {
   CHECK(!m->live);
   cache_clear(m);
   free(m->entry);
+  free(m->rounds);
   free(m->entries.slot);
   free(m->frames.slot);
   free(m->sets.slot);

@@ -1,4 +1,5 @@
 # The benches, without a peer and on a small file: that they run, that their figures are figures, that files of every format are well formed.
+# runtests: machine code
 . tests/lib.sh
 dir=$TEST_TMP/files
 for f in $(python3 bench/mkgguf.py --list | sed -n 's/^formats: //p'); do

@@ -1,4 +1,5 @@
 # lumen run with a prompt: where it comes from, what goes where, how it ends, what repeats.
+# runtests: machine code
 . tests/lib.sh
 M=tests/run/tiny.gguf
 # same NAME FILE FILE

@@ -1,4 +1,5 @@
 # lumen run without a prompt on a terminal, and Ctrl-C: through a pseudo-terminal.
+# runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/chat.py" <<'P'
 import os, pty, re, select, signal, subprocess, sys, time

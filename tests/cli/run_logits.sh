@@ -1,4 +1,5 @@
 # lumen logits and lumen bench: forms, files, faults.
+# runtests: machine code
 . tests/lib.sh
 M=tests/run/tiny.gguf
 echo "504, 163 [115]

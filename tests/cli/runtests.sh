@@ -37,6 +37,22 @@ expect "a program that was not built" 1 "$tree/tools/runtests" build bad
 has "is a failure too" "$out" "did not start"
 expect "a failed build" 1 "$tree/tools/runtests" --build-failed build good
 has "is printed" "$out" "not ok - build"
+
+unit bad 'echo "ok - a, $TEST_PATIENCE times, $TEST_MACHINE_CODE"' 'runtests: machine code'
+printf '#!/bin/sh\necho "{\\"cpu\\": {\\"targets\\": [$TARGETS]}}"\n' > "$tree/build/lumen"
+printf '#!/bin/sh\necho under >> "%s/under"\nexec "$@"\n' "$TEST_TMP" > "$TEST_TMP/emulator"
+chmod +x "$tree/build/lumen" "$TEST_TMP/emulator"
+echo 'test "$("$LUMEN" doctor)$TEST_MACHINE_CODE" = "{\"cpu\": {\"targets\": [$TARGETS]}}${TARGETS:-0}" && echo "ok - lumen under an emulator"' > "$tree/tests/x/a.sh"
+expect "an emulator" 0 env TARGETS=1 "$tree/tools/runtests" --under "$TEST_TMP/emulator" build /
+totals "carries programs and scripts; tests of machine code are run where there is a target" "4 passed, 0 failed, 1 skipped"
+[ "$(wc -l < "$TEST_TMP/under")" = 4 ] && ok "each through it" || not_ok "each through it" "$(wc -l < "$TEST_TMP/under") runs, expected 4"
+expect "a processor without a target" 0 env TARGETS= "$tree/tools/runtests" --under "$TEST_TMP/emulator" build /
+totals "skips tests of machine code" "3 passed, 0 failed, 2 skipped"
+has "with the reason" "$out" "skip - unit/bad: no target is for this processor yet"
+expect "tests by their full names" 0 "$tree/tools/runtests" --only unit/bad build
+totals "are run alone" "1 passed, 0 failed, 0 skipped"
+expect "a name that no test has" 1 "$tree/tools/runtests" --only unit/bad,unit/none build
+has "is a failure" "$out" "not ok - unit/none: --only names it"
 expect "a pattern that matches nothing" 1 "$tree/tools/runtests" build nonsense
 
 mkdir -p "$TEST_TMP/s/tools" "$TEST_TMP/bin"

@@ -1,4 +1,5 @@
 # Every stage that --trace help lists prints something in a run of a small model, or its line of help says that it prints nothing.
+# runtests: machine code
 . tests/lib.sh
 M=tests/run/tiny.gguf
 expect "--trace help" 0 "$LUMEN" --trace help version

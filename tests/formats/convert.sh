@@ -1,4 +1,5 @@
 # `lumen convert`: what it writes reads back, holds what `encode` makes of each tensor, runs; --keep; refusals; the gguf package's view where it is installed.
+# runtests: machine code
 . tests/lib.sh
 model=tests/models/llama/model.gguf
 cat > "$TEST_TMP/convert.py" <<'END'

@@ -1,4 +1,5 @@
 # `lumen encode`: goldens bit for bit, searched formats by error, ties, tails, every target; and what it refuses.
+# runtests: machine code
 . tests/lib.sh
 python3 tests/formats/encode.py "$LUMEN" || n_bad=1
 

@@ -1,4 +1,5 @@
 # A storage format by text alone: tests/formats/std/q5x40.lum, a layout that exists nowhere. It decodes as an independent decoder says, takes
+# runtests: machine code
 # the integer road by analysis, runs on every target against the interpreter, and carries a whole model. runtests: timeout 300
 . tests/lib.sh
 std=tests/formats/std f=q5x40

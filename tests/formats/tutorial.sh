@@ -1,4 +1,5 @@
 # docs/formats.md, every command of it, with a small model. runtests: timeout 300
+# runtests: machine code
 . tests/lib.sh
 root=$(pwd)
 case "$LUMEN" in /*) ;; *) LUMEN=$root/$LUMEN ;; esac

@@ -70,3 +70,15 @@ for name in sorted(os.listdir(folder)):
                     with open(os.path.join(sys.argv[1], "reply", f"{n}-{syntax}"), "wb") as out:
                         out.write(bytes([syntax, n % 4, n % 7]) + reply)
                 n += 1
+
+# Structured output: our cases and some of the published ones; the first byte chooses the language, a text follows behind a zero byte.
+os.makedirs(os.path.join(sys.argv[1], "grammar"), exist_ok=True)
+folder, n = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "grammar"), 0
+for name, first in [("regex.jsonl", 0), ("gbnf.jsonl", 1), ("schemas.jsonl", 2), ("schemas.jsonl", 5), ("refused.jsonl", 2), ("suite/oneOf.jsonl", 2), ("suite/not.jsonl", 2), ("suite/unevaluatedProperties.jsonl", 2)]:
+    with open(os.path.join(folder, name), encoding="utf-8") as f:
+        for row in map(json.loads, f):
+            texts = [x for x in row[2:] if isinstance(x, list) and x]
+            text = texts[0][0] if texts and isinstance(texts[0][0], str) else texts[0][0][0] if texts else ""
+            with open(os.path.join(sys.argv[1], "grammar", f"{n}"), "wb") as out:
+                out.write(bytes([first]) + row[1].encode() + b"\0" + text.encode("utf-8", "surrogatepass"))
+            n += 1

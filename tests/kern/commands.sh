@@ -1,4 +1,5 @@
 # lumen kern, cc, decode: their forms, what they print, and that what is printed reads back.
+# runtests: machine code
 . tests/lib.sh
 
 expect "kern prints plan, schedule, sizes" 0 "$LUMEN" kern 'linear w=q4_k[64,512] x=f32[M,512]' --target all

@@ -39,6 +39,12 @@ __attribute__((format(printf, 4, 5), unused)) static void test_fail_expect(const
 }
 #define EXPECT(cond, ...) do { if (!(cond)) test_fail_expect(__FILE__, __LINE__, #cond, "" __VA_ARGS__); } while (0)
 #define EXPECT_OK(err) do { Err *e_ = (err); if (e_) { test_fail(__FILE__, __LINE__, "%s", err_text(e_)); err_free(e_); } } while (0)
+/* How much longer than usual all takes here, from tools/runtests --patience: sanitizers, emulators. At least 1. */
+__attribute__((unused)) static int test_patience(void) {
+  const char *s = getenv("TEST_PATIENCE");
+  int n = s ? atoi(s) : 1;
+  return n > 1 ? n : 1;
+}
 __attribute__((unused)) static void test_begin(const char *name) { test_name = name; test_failed_here = false; }
 __attribute__((unused)) static void test_end(void) { if (!test_failed_here) printf("ok - %s\n", test_name); fflush(stdout); }
 #define TEST(name) for (int once_ = (test_begin(name), 1); once_; once_ = 0, test_end())

@@ -1,6 +1,6 @@
 /* Code generation against the interpreter, bit for bit (any NaN equals any NaN): every op, type and target that this machine runs, on
    random operands with the edge values among them; whole random functions with loops and more live values than registers; the
-   integer micro-kernel, whose inner loop must have neither spills nor moves. */
+   integer micro-kernel, whose inner loop must have neither spills nor moves. runtests: machine code */
 #include <inttypes.h>
 #include <math.h>
 #include "dev/dev.h"

@@ -69,6 +69,8 @@ static const struct { const char *schema, *text; } pairs[] = {
    "{\"enum\":[\"red\",\"green\",\"blue\"]},\"maxItems\":3}},\"required\":[\"name\",\"age\"],\"additionalProperties\":false}", "{\"name\":\"Ludwig van Beethoven\",\"age\":56,\"tags\":[\"red\",\"blue\"]}"},
   {"{\"type\":\"string\",\"minLength\":3,\"maxLength\":9}", "\"한국어 ok\""},
   {"{\"type\":\"string\",\"pattern\":\"^[a-z0-9_]{2,20}$\"}", "\"snake_case_1\""},
+  {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9_]{2,20}$\"}}", "[\"snake_case_name_1\",\"x1\",\"hello_world_hello_wo\"]"},
+  {"{\"type\":\"string\",\"pattern\":\"^[가-힣 ]{2,12}$\"}", "\"김철수 입니다 안녕하\""},
   {"{\"type\":\"string\",\"format\":\"date-time\"}", "\"2024-02-29T12:34:56Z\""},
   {"{\"type\":\"array\",\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":50}", "[1, -2.5, 300]"},
 };
@@ -234,7 +236,7 @@ static void speed(void) {
   TextVocab *tv = NULL;
   GrammarVocab *v = vocab_open("tests/text/tokenizers/qwen3", &tv);
   uint64_t *mask = calloc(grammar_vocab_mask_words(v) + 1, sizeof *mask);
-  for (size_t i = 0; i < 3; i++) {
+  for (size_t i = 0; i < 5; i++) {
     char title[160];
     snprintf(title, sizeof title, "masks of a 150k vocabulary on average under 200 microseconds: %.20s", pairs[i].schema);
     TEST(title) {
@@ -255,8 +257,8 @@ static void speed(void) {
       }
       EXPECT(s && grammar_state_may_end(s));
 #ifndef __SANITIZE_ADDRESS__
-      EXPECT(sum / (double)ids.n < 200, "%.0f us", sum / (double)ids.n); /* cold: the first masks of a fresh matcher; docs/grammar.md has the measured ones */
-      EXPECT(compile < 50000, "%.0f us", compile);
+      EXPECT(sum / (double)ids.n < 200 * test_patience(), "%.0f us", sum / (double)ids.n); /* cold: the first masks of a fresh matcher; docs/grammar.md has the measured ones */
+      EXPECT(compile < 50000 * test_patience(), "%.0f us", compile);
 #else
       (void)compile;
 #endif

@@ -2,7 +2,7 @@
    bands and with NaN in every padding. Ops that take weights are found by their declarations and crossed with every format; other ops have
    their dimensions in tests/kern/ops.specs. Specs, their errors, the counting of work, and that the harness itself can fail.
    Under a sanitizer, which is slow, each format has one size.
-   runtests: timeout 600 */
+   runtests: timeout 600 runtests: machine code */
 #include <signal.h>
 #include <unistd.h>
 #include "kern/kern.h"

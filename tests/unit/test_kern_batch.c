@@ -1,6 +1,6 @@
 /* A model of every storage format, made here from the blocks of the decoding goldens: the logits of a prompt are the same bits on every target,
    with 1 to 4 threads, in any chunks, alone and as one of 2, 3, 8 and 17 sequences in a step. The weights mean nothing; every kind of kernel
-   runs. runtests: timeout 300 */
+   runs. runtests: timeout 300 runtests: machine code */
 #include <ctype.h>
 #include <math.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-/* Every golden of tests/formats/decode whose format has a text, decoded by machine code of every target and by the interpreter, bit for bit. */
+/* Every golden of tests/formats/decode whose format has a text, decoded by machine code of every target and by the interpreter, bit for bit.
+   runtests: machine code */
 #include <ctype.h>
 #include <dirent.h>
 #include "kern/kern.h"

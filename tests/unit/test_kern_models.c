@@ -1,6 +1,6 @@
 /* Whole tiny models: logits against those of an independent implementation, and the same bits whatever runs them: every target, 1 to 4 threads,
    any chunks, alone or beside other sequences, in every precision and KV format. Cases are the folders of tests/models that hold model.gguf,
-   golden.json and logits.f32. runtests: timeout 300 */
+   golden.json and logits.f32. runtests: timeout 300 runtests: machine code */
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Names mean nothing: the standard texts are loaded as they are and with every op and every format renamed, and whole models and single
    kernels must compile to the same machine code, byte for byte, on every target. This program embeds its own texts: it defines the table
-   that the build otherwise makes, and fills it from std/. */
+   that the build otherwise makes, and fills it from std/. runtests: machine code */
 #include <ctype.h>
 #include <ftw.h>
 #include <unistd.h>

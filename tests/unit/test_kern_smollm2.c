@@ -1,6 +1,6 @@
 /* The default model against what an independent implementation says in f32: tests/models/smollm2-135m (README in tests/models). f32: every logit
    of the full files, the top 16 of every position of the shorter prompts, greedy continuations. int8: mean KL divergence below the best
-   peer's, and the same first choice. Skips where the model's file is not in the cache. runtests: timeout 300 */
+   peer's, and the same first choice. Skips where the model's file is not in the cache. runtests: timeout 300 runtests: machine code */
 #include <jansson.h>
 #include <math.h>
 #include "model/model.h"
@@ -10,7 +10,7 @@
 enum { V = 49152, MAX_IDS = 2048, SHORT = 128 };
 typedef struct Top { int32_t id[16]; float logit[16], logsumexp; } Top;
 _Static_assert(sizeof(Top) == 132, "a record of top.bin");
-typedef struct Full { int n; const uint8_t *p; } Full; /* rows of logits-NAME.u16 */
+typedef struct Full { int n; uint8_t *p; } Full; /* rows of logits-NAME.u16 */
 
 static Arena *a;
 static Str top_bin;
@@ -31,7 +31,7 @@ static Full full_read(const char *name) {
   snprintf(path, sizeof path, FOLDER "/logits-%s.u16", name);
   if (!os_exists(path)) return (Full){0};
   EXPECT_OK(os_read_file(path, 1 << 26, &s));
-  return (Full){(int)(s.n / (8 + 2 * V)), (const uint8_t *)s.p}; /* until the end of the program */
+  return (Full){(int)(s.n / (8 + 2 * V)), (uint8_t *)s.p}; /* freed by main */
 }
 
 typedef struct Tally {
@@ -107,11 +107,13 @@ static void continue_text(Model *m, const char *name, const int32_t *ids, int n,
 
 typedef struct Prompt { const char *name; int32_t ids[MAX_IDS]; int n; int64_t top_at; const json_t *greedy; Full full; } Prompt;
 
+static json_t *prompts_json; /* prompts point into it; freed by main */
+
 static Prompt *prompts_read(int *n) {
   Str s = {0};
   EXPECT_OK(os_read_file(FOLDER "/prompts.json", 1 << 24, &s));
   EXPECT_OK(os_read_file(FOLDER "/top.bin", 1 << 24, &top_bin));
-  json_t *o = json_loads(s.n ? s.p : "", 0, NULL); /* until the end of the program */
+  json_t *o = prompts_json = json_loads(s.n ? s.p : "", 0, NULL);
   int64_t at = 0;
   *n = (int)json_array_size(o);
   Prompt *p = ARENA_ARRAY(a, Prompt, *n + 1);
@@ -186,6 +188,9 @@ int main(void) {
   const Prompt *p = prompts_read(&n);
   exact(path, p, n);
   quantized(path, p, n);
+  for (int i = 0; i < n; i++) free(p[i].full.p);
+  json_decref(prompts_json);
+  str_free(&top_bin);
   arena_free(a);
   TEST_MAIN_END();
 }

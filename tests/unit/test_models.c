@@ -1,4 +1,5 @@
-/* Families against reference logits, both containers, all targets, chunks and threads: tests/models (README there). */
+/* Families against reference logits, both containers, all targets, chunks and threads: tests/models (README there).
+   runtests: machine code */
 #include <unistd.h>
 #include "kern/kern.h"
 #include "model/model.h"

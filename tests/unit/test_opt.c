@@ -91,8 +91,11 @@ static void run_region(Arena *a, Run *r, int i, const Sched *s, bool through_pas
   free(scratch);
 }
 
-/* Fills inputs and weights of a plan, runs it in the plain form and with schedule s, compares buffer `out`. */
-static bool same_bits(Arena *a, Tp *tp, int out, const int64_t *sym, const int32_t *ints, const Sched *scheds, int n_scheds, const char *what) {
+/* Called with the plan's memory after the plain form has run. */
+typedef void Seen(Tp *tp, const Mem *mem, const int64_t *sym);
+
+/* Fills inputs and weights of a plan, runs it in the plain form and with schedule s, compares buffer `out`; seen may be NULL. */
+static bool same_bits(Arena *a, Tp *tp, int out, const int64_t *sym, const int32_t *ints, const Sched *scheds, int n_scheds, Seen *seen, const char *what) {
   Run r = {0};
   EXPECT_OK(tp_plan(tp, &r.plan));
   if (!r.plan) return false;
@@ -131,6 +134,7 @@ static bool same_bits(Arena *a, Tp *tp, int out, const int64_t *sym, const int32
     if (k < 0) {
       want = alloc(n);
       memcpy(want, r.mem[out].p, (size_t)n);
+      if (seen) seen(tp, r.mem, sym);
       continue;
     }
     /* rows are padded: compare what has a meaning */
@@ -160,7 +164,7 @@ static int f32_buf(Tp *tp, const char *name, BufRole role, Dx d0, Dx d1, Dx d2) 
   return tp_buf(tp, b);
 }
 
-static void linear_case(const char *format, const char *precision, int M, int N, int K) {
+static void linear_case(const char *format, const char *precision, int M, int N, int K, Seen *seen) {
   Arena *a = arena_new("compile");
   Tp *tp = tp_new(a, std_module, precision);
   FormatForm *f;
@@ -176,8 +180,88 @@ static void linear_case(const char *format, const char *precision, int M, int N,
   int32_t ints[64] = {0};
   char what[128];
   snprintf(what, sizeof what, "%s %s M=%d N=%d K=%d", format, precision ? precision : "f32", M, N, K);
-  same_bits(a, tp, y, sym, ints, s, 4, what);
+  same_bits(a, tp, y, sym, ints, s, 4, seen, what);
   arena_free(a);
+}
+
+/* ---- the definition of linear, once more, in C: q8_0 and bf16 weights, in every precision ------------------------------ */
+enum { REF_M = 3, REF_N = 7, REF_K = 128, REF_G = 32 };
+static const char *ref_precision;
+static uint64_t ref_sum; /* FNV-1a of the plain form's bits */
+
+static float q8_0(const uint8_t *row, int k, float *scale, int *code) {
+  uint16_t d;
+  memcpy(&d, row + k / 32 * 34, 2);
+  *scale = f16_to_f32(d);
+  *code = (int8_t)row[k / 32 * 34 + 2 + k % 32];
+  return *scale * (float)*code;
+}
+
+static float ref_int8(const float *x, const uint8_t *w) {
+  float y = 0, scale = 0;
+  for (int g = 0; g < REF_K; g += REF_G) {
+    float t = 0;
+    for (int k = 0; k < REF_G; k++) t = fmaxf(t, fabsf(x[g + k]));
+    float s = t / 127.0f, r = t > 0 ? 127.0f / t : 0;
+    int dot = 0, code;
+    for (int k = 0; k < REF_G; k++) {
+      q8_0(w, g + k, &scale, &code);
+      dot += (int)rintf(x[g + k] * r) * code;
+    }
+    y = fmaf((float)dot * s, scale, y);
+  }
+  return y;
+}
+
+static float ref_bf16(const float *x, const uint16_t *w) {
+  float y = 0;
+  for (int b = 0; b < REF_K; b += 32) {
+    float half[2] = {0, 0};
+    for (int i = 0; i < 32; i++) half[i % 2] = fmaf(bf16_to_f32(f32_to_bf16(x[b + i])), bf16_to_f32(w[b + i]), half[i % 2]);
+    y = y + half[0] + half[1]; /* a factor of 1.0 is no product to the compiler: the two sums are added in turn */
+  }
+  return y;
+}
+
+static float ref_f32(const float *x, const uint8_t *w) {
+  float y = 0, scale;
+  int code;
+  for (int k = 0; k < REF_K; k++) y = fmaf(x[k], q8_0(w, k, &scale, &code), y);
+  return y;
+}
+
+static void compare_reference(Tp *tp, const Mem *mem, const int64_t *sym) {
+  int64_t stride_x = tp_row_elems(tp, 0), stride_y = tp_row_elems(tp, 2);
+  bool bf16 = !strcmp(ref_precision, "bf16");
+  ref_sum = 14695981039346656037ull;
+  for (int m = 0; m < sym[0]; m++)
+    for (int n = 0; n < REF_N; n++) {
+      const float *x = (const float *)(const void *)mem[0].p + m * stride_x;
+      const uint8_t *w = mem[1].p + (int64_t)n * (bf16 ? REF_K * 2 : REF_K / 32 * 34);
+      float want = bf16 ? ref_bf16(x, (const uint16_t *)(const void *)w) : strcmp(ref_precision, "f32") ? ref_int8(x, w) : ref_f32(x, w);
+      const uint8_t *y = mem[2].p + (m * stride_y + n) * 4;
+      float got;
+      memcpy(&got, y, 4);
+      EXPECT(!memcmp(&got, &want, 4), "y[%d][%d] is %a, expected %a", m, n, (double)got, (double)want);
+      for (int i = 0; i < 4; i++) ref_sum = (ref_sum ^ y[i]) * 1099511628211ull;
+    }
+}
+
+/* The sums are the same on every processor that this program runs on: the interpreter means one thing. */
+static void run_reference(void) {
+  static const struct { const char *precision, *format; uint64_t sum; } row[] = {
+      {"f32", "q8_0", 0x244cb8d59df39c92ull}, {"int8", "q8_0", 0xeaafb5f988621fccull}, {"bf16", "bf16", 0xae0573af68a6504aull}};
+  for (size_t i = 0; i < COUNT_OF(row); i++) {
+    char name[80];
+    snprintf(name, sizeof name, "linear in %s: the bits of its definition in C, on every processor", row[i].precision);
+    TEST(name) {
+      rng_state = 88172645463325252ull;
+      ref_precision = row[i].precision;
+      ref_sum = 0;
+      linear_case(row[i].format, row[i].precision, REF_M, REF_N, REF_K, compare_reference);
+      EXPECT(ref_sum == row[i].sum, "sum %#llx, expected %#llx", (unsigned long long)ref_sum, (unsigned long long)row[i].sum);
+    }
+  }
 }
 
 int main(void) {
@@ -190,11 +274,12 @@ int main(void) {
     snprintf(name, sizeof name, "linear over %s: scheduled equals plain", f->name);
     TEST(name) {
       int K = (int)MAX(f->block, 32) * 2;
-      linear_case(f->name, NULL, 5, 19, K);
-      linear_case(f->name, "int8", 5, 19, K);
-      linear_case(f->name, "int8", 1, 16, K);
+      linear_case(f->name, NULL, 5, 19, K, NULL);
+      linear_case(f->name, "int8", 5, 19, K, NULL);
+      linear_case(f->name, "int8", 1, 16, K, NULL);
     }
   }
+  run_reference();
   TEST("attention and rope: scheduled equals plain") {
     Arena *t = arena_new("compile");
     Tp *tp = tp_new(t, std_module, NULL);
@@ -215,7 +300,7 @@ int main(void) {
     Sched s[1] = {{.lanes = 16, .tile = {4, 1}, .n_tiles = 2}};
     int64_t sym[8] = {4};
     int32_t ints[64] = {0, 17, 530, 600};
-    same_bits(t, tp, y, sym, ints, s, 1, "attention");
+    same_bits(t, tp, y, sym, ints, s, 1, NULL, "attention");
     arena_free(t);
   }
   arena_free(a);

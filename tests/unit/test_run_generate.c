@@ -1,4 +1,5 @@
-/* The token loop over a tiny model: the reference's greedy continuation, every end, what a session keeps, seeds. */
+/* The token loop over a tiny model: the reference's greedy continuation, every end, what a session keeps, seeds.
+   runtests: machine code */
 #include <math.h>
 #include "model/vocab.h"
 #include "run/run.h"

@@ -131,7 +131,7 @@ static void test_sources(void) {
     }
   }
   TEST("SentencePiece metadata: scores order merges, bytes stand in, BOS in front") {
-    static const char *const t[] = {"<unk>", "<s>", "</s>", "<0xEA>", "<0xB0>", "<0x80>", "\xE2\x96\x81", "a", "b", "ab", "\xE2\x96\x81" "a", "<tool>"};
+    static const char *const t[] = {"<unk>", "<s>", "</s>", "<0xEA>", "<0xB0>", "<0x80>", "\xE2\x96\x81", "a", "b", "ab", "\xE2\x96\x81\x61", "<tool>"};
     static const int32_t type[] = {2, 3, 3, 6, 6, 6, 1, 1, 1, 1, 1, 4};
     static const float score[] = {0, 0, 0, 0, 0, 0, -9, -8, -7, -1, -2, 0};
     TextVocabSource s = {.kind = "llama", .n_tokens = 12, .token = t, .type = type, .score = score, .bos = 1, .eos = 2, .unk = 0, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
@@ -207,7 +207,7 @@ static void test_reports(void) {
         double t0 = seconds();
         EXPECT_OK(text_tokenize(all[k], big, N, 0, &ids));
         double t = seconds() - t0;
-        EXPECT(ids.n > 1000 && t < 8, "kind %d, tokenizer %zu: %.2f s, %zu ids", kind, k, t, ids.n);
+        EXPECT(ids.n > 1000 && t < 8 * test_patience(), "kind %d, tokenizer %zu: %.2f s, %zu ids", kind, k, t, ids.n);
         if (getenv("LUMEN_SHOW")) fprintf(stderr, "1 MiB kind %d, tokenizer %zu: %.3f s, %zu ids\n", kind, k, t, ids.n);
         text_ids_free(&ids);
       }
@@ -237,7 +237,7 @@ static void test_normal_forms(void) {
     for (int i = 0; i < N; i++) str_add(&s, i % 2 ? "\xCC\xA3" : "\xCC\x81"); /* dot below (220) after acute (230) */
     double t0 = seconds();
     text_normal_form(s.p, s.n, FORM_NFC, &out);
-    EXPECT(seconds() - t0 < 2, "%.2f s", seconds() - t0);
+    EXPECT(seconds() - t0 < 2 * test_patience(), "%.2f s", seconds() - t0);
     EXPECT(!memcmp(out.p, "\xE1\xBA\xA1", 3), "a and dot below first");
     str_free(&s);
     str_free(&out);
