@@ -119,9 +119,9 @@ Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const K
 }
 
 static Err *format_kernel(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) {
-  char name[100];
-  snprintf(name, sizeof name, K ? "pack.%s.%lld" : "decode.%s", f->decl->name, (long long)K);
-  uint64_t key = hash_bytes(name, strlen(name), 77);
+  char name[100]; /* of a long name the beginning; the key is of all */
+  snprintf(name, sizeof name, K ? "pack.%.60s.%lld" : "decode.%.60s", f->decl->name, (long long)K);
+  uint64_t key = hash_bytes(f->decl->name, strlen(f->decl->name), 77 + (uint64_t)K);
   if ((*out = find(k, key))) return NULL;
   int64_t t0 = os_now_ns();
   Arena *tmp = arena_new("compile");
@@ -147,8 +147,8 @@ Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return forma
 
 Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) {
   char name[100];
-  snprintf(name, sizeof name, "encode.%s", f->decl->name);
-  uint64_t key = hash_bytes(name, strlen(name), 77);
+  snprintf(name, sizeof name, "encode.%.60s", f->decl->name);
+  uint64_t key = hash_bytes(f->decl->name, strlen(f->decl->name), 76);
   if ((*out = find(k, key))) return NULL;
   int64_t t0 = os_now_ns(), scratch_bytes = 0;
   Arena *tmp = arena_new("compile");

@@ -3,6 +3,7 @@
 #include <string.h>
 #include "model/priv.h"
 
+enum { MAX_RESULTS = 8, MAX_VARS = 250 }; /* of one statement, of a graph: after each statement at most MAX_VARS + MAX_RESULTS */
 typedef struct Build {
   Model *m; Section *s; Tp *tp;
   Arena *a;
@@ -76,6 +77,8 @@ static Err *state_buf(Build *b, int i, int *out) {
   const StateDecl *d = &b->m->layer->state[i];
   TpBuf t = {.name = d->name, .role = BUF_STATE, .mem = strcmp(d->type.elt, "f32") ? b->m->kv_mem : IR_M_f32};
   TRY(type_dims(b, &d->type, &t));
+  for (int k = 0; k < t.n_dims; k++) if (!dx_is_int(b->tp->dag, t.dim[k], NULL)) return err_new(ERR_UNSUPPORTED, "state %s: dimension %d is a step's number of rows; a state is as long as a sequence may be", d->name, k);
+  TRY(tp_dims_check(b->tp, d->name, &t));
   *out = bound_buf(b, (Bind){.kind = BIND_STATE, .index = i}, t);
   return NULL;
 }
@@ -156,6 +159,26 @@ static Err *taken_side(Build *b, const Expr *e, const Expr **out) {
   return NULL;
 }
 
+/* Rows keep their place, which is padded, so that what is in a row may be cut otherwise and nothing else. */
+static Err *eval_as(Build *b, const Expr *e, TpArg *out) {
+  TpArg x;
+  TpBuf view = {.n_dims = e->n_args - 1};
+  TRY(eval_arg(b, e->arg[0], &x));
+  if (view.n_dims > IR_MAX_DIMS) return err_new(ERR_LIMIT, "more than %d dimensions", IR_MAX_DIMS);
+  for (int i = 0; i < view.n_dims; i++) TRY(dim_value(b, e->arg[i + 1], &view.dim[i]));
+  const TpBuf *t = &b->tp->buf[x.kind == TA_BUF ? x.buf : 0];
+  if (x.kind != TA_BUF || t->fmt || t->n_dims < 2 || view.n_dims < 2) return err_new(ERR_UNSUPPORTED, "as [..] is for tensors that ops give, with 2 dimensions or more before and after");
+  view.mem = t->mem;
+  TRY(tp_dims_check(b->tp, t->name, &view));
+  int64_t have = 1, want = 1, v = 0;
+  for (int i = 1; i < t->n_dims; i++) if (dx_is_int(b->tp->dag, t->dim[i], &v)) have *= v;
+  for (int i = 1; i < view.n_dims; i++) if (dx_is_int(b->tp->dag, view.dim[i], &v)) want *= v;
+  if (t->dim[0] != view.dim[0] || have != want) return err_new(ERR_SHAPE, "%s as [..]: rows hold %lld elements, the new dimensions %lld", t->name, (long long)have, (long long)want);
+  *out = (TpArg){.kind = TA_BUF, .buf = tp_view(b->tp, x.buf, view.dim, view.n_dims)};
+  set_bind(b, out->buf, (Bind){0});
+  return NULL;
+}
+
 static Err *eval_arg(Build *b, const Expr *e, TpArg *out) {
   *out = (TpArg){.kind = TA_BUF};
   TRY(taken_side(b, e, &e));
@@ -170,21 +193,7 @@ static Err *eval_arg(Build *b, const Expr *e, TpArg *out) {
       out->buf = r;
       return NULL;
     }
-    case EX_AS: {
-      TpArg x;
-      Dx dim[IR_MAX_DIMS];
-      TRY(eval_arg(b, e->arg[0], &x));
-      if (e->n_args - 1 > IR_MAX_DIMS) return err_new(ERR_LIMIT, "more than %d dimensions", IR_MAX_DIMS);
-      for (int i = 1; i < e->n_args; i++) TRY(dim_value(b, e->arg[i], &dim[i - 1]));
-      const TpBuf *t = &b->tp->buf[x.buf];
-      int64_t have = 1, want = 1, v;
-      for (int i = 1; i < t->n_dims; i++) if (dx_is_int(b->tp->dag, t->dim[i], &v)) have *= v;
-      for (int i = 1; i < e->n_args - 1; i++) if (dx_is_int(b->tp->dag, dim[i], &v)) want *= v;
-      if (t->dim[0] != dim[0] || have != want) return err_new(ERR_SHAPE, "%s as [..]: rows hold %lld elements, the new dimensions %lld", t->name, (long long)have, (long long)want);
-      out->buf = tp_view(b->tp, x.buf, dim, e->n_args - 1);
-      set_bind(b, out->buf, (Bind){0});
-      return NULL;
-    }
+    case EX_AS: return eval_as(b, e, out);
     default: {
       Num n;
       TRY(hyper_eval(&b->m->env, e, &n));
@@ -195,8 +204,8 @@ static Err *eval_arg(Build *b, const Expr *e, TpArg *out) {
 }
 
 static Err *assign(Build *b, const GraphStmt *g) {
-  int r[8];
-  if (g->n_targets > 8) return err_new(ERR_LIMIT, "more than 8 results");
+  int r[MAX_RESULTS];
+  if (g->n_targets > MAX_RESULTS) return err_new(ERR_LIMIT, "more than %d results", MAX_RESULTS);
   for (int i = 0; i < g->n_targets; i++) {
     r[i] = -1;
     TpArg t;
@@ -239,7 +248,7 @@ static Err *export_var(Build *b, int v) {
   const DxNode *d0 = &b->tp->dag->node[t->dim[0]];
   if (t->n_dims != 2) return err_new(ERR_UNSUPPORTED, "%s: a variable that crosses the loop must have 2 dimensions, has %d", var->name, t->n_dims);
   int64_t cols = 0;
-  CHECK(dx_is_int(b->tp->dag, t->dim[1], &cols));
+  CHECK(dx_is_int(b->tp->dag, t->dim[1], &cols), "%s: tp_dims_check let it through", var->name);
   bool sym = d0->kind == DX_SYM;
   if (var->mem != IR_M_none && (var->row_bytes != cols * ir_mem_bytes[t->mem] || var->is_sym_rows != sym)) return err_new(ERR_SHAPE, "%s changes its shape in the loop", var->name);
   var->mem = t->mem;
@@ -287,8 +296,8 @@ static Build build_new(Model *m, int layer, const char *var) {
     const TypeExpr *t = &m->decl->param[i].type;
     for (int k = 0; k < t->n_dims; k++) if (t->dim[k]->kind == EX_NAME) tp_sym(b.tp, t->dim[k]->name);
   }
-  b.vb = ARENA_ARRAY(m->arena, VarBuf, 256);
-  for (int i = 0; i < 256; i++) b.vb[i].buf = -1;
+  b.vb = ARENA_ARRAY(m->arena, VarBuf, MAX_VARS + 16);
+  for (int i = 0; i < MAX_VARS + 16; i++) b.vb[i].buf = -1;
   return b;
 }
 
@@ -296,7 +305,7 @@ static Err *run_stmts(Build *b, const GraphStmt *g, int n) {
   for (int i = 0; i < n; i++) {
     Err *e = assign(b, &g[i]);
     if (e) return err_wrap(e, "model %s: %s:%d", b->m->decl->name, g[i].loc.file, g[i].loc.line);
-    if (b->m->n_vars > 250) return err_new(ERR_LIMIT, "model %s: more than 250 variables", b->m->decl->name);
+    if (b->m->n_vars > MAX_VARS) return err_new(ERR_LIMIT, "model %s: more than %d variables", b->m->decl->name, MAX_VARS);
   }
   return NULL;
 }
@@ -330,9 +339,27 @@ static Err *build_layers(Model *m, const GraphStmt *loop, const GraphStmt *rest,
   return NULL;
 }
 
+/* What a step has to give: tokens and their positions, and the rows whose logits are wanted. */
+static Err *check_params(const ModelDecl *d) {
+  const Param *p = d->param;
+  bool ok = d->n_params == 3;
+  for (int i = 0; ok && i < 3; i++) ok = !strcmp(p[i].type.elt, "i32") && p[i].type.n_dims == 1 && p[i].type.dim[0]->kind == EX_NAME;
+  ok = ok && !strcmp(p[0].type.dim[0]->name, p[1].type.dim[0]->name) && strcmp(p[0].type.dim[0]->name, p[2].type.dim[0]->name);
+  return ok ? NULL : err_new(ERR_UNSUPPORTED, "model %s: a graph is graph(tokens: i32[M], pos: i32[M], rows: i32[O]), whatever the names", d->name);
+}
+
+/* Logits: floats, a row for each that is wanted. */
+static Err *check_result(const Build *b, const TpArg *r) {
+  const TpBuf *t = r->kind == TA_BUF ? &b->tp->buf[r->buf] : NULL;
+  if (!t || t->role != BUF_TEMP || t->n_dims != 2 || t->mem != IR_M_f32) return err_new(ERR_UNSUPPORTED, "model %s: the result must be an op's, f32 with 2 dimensions", b->m->decl->name);
+  const DxNode *n = &b->tp->dag->node[t->dim[0]];
+  return n->kind == DX_SYM && n->ival == 1 ? NULL : err_new(ERR_SHAPE, "model %s: the result's rows must be those that are asked for, %s", b->m->decl->name, b->m->decl->param[2].type.dim[0]->name);
+}
+
 Err *model_build_graph(Model *m) {
   const ModelDecl *d = m->decl;
   int at = 0;
+  TRY(check_params(d));
   while (at < d->n_graph && d->graph[at].n_targets > 0) at++;
   const GraphStmt *loop = at < d->n_graph ? &d->graph[at] : NULL, *rest = loop ? loop + 1 : NULL;
   int n_rest = loop ? d->n_graph - at - 1 : 0;
@@ -346,7 +373,7 @@ Err *model_build_graph(Model *m) {
   TRY(run_stmts(&b, rest, n_rest));
   TpArg r;
   TRY(err_wrap(eval_arg(&b, d->result, &r), "model %s: result", d->name));
-  if (r.kind != TA_BUF || b.tp->buf[r.buf].role != BUF_TEMP || b.tp->buf[r.buf].n_dims != 2) return err_new(ERR_UNSUPPORTED, "model %s: the result must be an op's, with 2 dimensions", d->name);
+  TRY(check_result(&b, &r));
   int v = var_index(m, "the result");
   b.vb[v] = (VarBuf){r.buf, true};
   TRY(export_var(&b, v));

@@ -157,16 +157,18 @@ static double f_abs(double a, double b) { (void)b; return fabs(a); }
 static double f_f32(double a, double b) { (void)b; return (double)(float)a; }
 static double f_min(double a, double b) { return MIN(a, b); }
 static double f_max(double a, double b) { return MAX(a, b); }
-static int64_t i_abs(int64_t a, int64_t b) { (void)b; return a < 0 ? -a : a; }
+static int64_t negated(int64_t a) { return (int64_t)(0 - (uint64_t)a); } /* the least of all stays as it is */
+static int64_t i_abs(int64_t a, int64_t b) { (void)b; return a < 0 ? negated(a) : a; }
 static int64_t i_min(int64_t a, int64_t b) { return MIN(a, b); }
 static int64_t i_max(int64_t a, int64_t b) { return MAX(a, b); }
 
 static int64_t i_gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t r = a % b;
-    a = b, b = r;
+  uint64_t x = (uint64_t)i_abs(a, 0), y = (uint64_t)i_abs(b, 0);
+  while (y) {
+    uint64_t r = x % y;
+    x = y, y = r;
   }
-  return a < 0 ? -a : a;
+  return (int64_t)x;
 }
 
 static const struct { const char *name; double (*of_floats)(double, double); int64_t (*of_ints)(int64_t, int64_t); } functions[] = {
@@ -287,7 +289,7 @@ Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
     case EX_BINARY: return binary(env, e, out);
     case EX_UNARY:
       TRY(hyper_eval(env, e->arg[0], &a));
-      *out = e->op == OP_NEG ? (a.is_int ? num_i(-a.i) : num_f(-a.f)) : num_i(!num_float(a));
+      *out = e->op == OP_NEG ? (a.is_int ? num_i(negated(a.i)) : num_f(-a.f)) : num_i(!num_float(a));
       return NULL;
     case EX_COND:
       TRY(hyper_eval(env, e->arg[0], &a));

@@ -5,7 +5,7 @@
 
 static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
   const FileTensor *f = t->file;
-  if (d->type.n_dims > 4) return err_new(ERR_LIMIT, "tensor %s: more than 4 dimensions", d->name);
+  if (d->type.n_dims < 1 || d->type.n_dims > 4) return err_new(ERR_LIMIT, "tensor %s: %d dimensions, expected 1 to 4", d->name, d->type.n_dims);
   t->n_dims = d->type.n_dims;
   for (int i = 0; i < t->n_dims; i++) {
     Num n;
@@ -31,13 +31,29 @@ static int global_index(const Model *m, const char *name) {
   return -1;
 }
 
+enum { VALUES_MAX = 1 << 28 }; /* of a tensor that is kept as floats */
+
+/* Floats as a kernel reads them: rows that are padded, as of every buffer. */
+static Err *make_values(Model *m, const ModelTensor *t, int64_t *in_row, int64_t *stride, float **out) {
+  int64_t n = 1, left = VALUES_MAX;
+  for (int i = 0; i < t->n_dims; i++) {
+    if (t->dim[i] > left) return err_new(ERR_LIMIT, "tensor %s: more than %d floats", t->decl->name, VALUES_MAX);
+    left /= t->dim[i];
+    if (i > 0) n *= t->dim[i];
+  }
+  *in_row = n;
+  *stride = t->n_dims > 1 ? tp_row_pad(n, IR_M_f32) : 1;
+  *out = ARENA_ARRAY(m->arena, float, t->dim[0] * *stride + 32);
+  return NULL;
+}
+
 static Err *fill_values(Model *m, ModelTensor *t) {
   Num n;
-  int64_t count = 1;
+  int64_t in_row, stride;
   TRY(hyper_eval(&m->env, t->decl->otherwise, &n));
-  for (int i = 0; i < t->n_dims; i++) count *= t->dim[i];
-  t->values = ARENA_ARRAY(m->arena, float, count + 32);
-  for (int64_t i = 0; i < count; i++) t->values[i] = (float)num_float(n);
+  TRY(make_values(m, t, &in_row, &stride, &t->values));
+  for (int64_t r = 0; r < t->dim[0]; r++)
+    for (int64_t i = 0; i < in_row; i++) t->values[r * stride + i] = (float)num_float(n);
   return NULL;
 }
 
@@ -90,16 +106,19 @@ static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
 }
 
 static Err *decode_values(Model *m, ModelTensor *t) {
-  int64_t n = t->file->n_elems, n_rows = t->dim[0], in_row = n / n_rows;
-  float *v = ARENA_ARRAY(m->arena, float, n + 32);
+  int64_t n = t->file->n_elems, n_rows = t->dim[0], in_row, stride;
+  float *values;
+  int32_t *row = NULL;
+  TRY(make_values(m, t, &in_row, &stride, &values));
+  float *v = t->source->row || stride != in_row ? ARENA_ARRAY(m->arena, float, n + 32) : values;
   TRY(decode_blocks(m, t, v));
   if (t->source->each) TRY(map_elements(m, t->source, v, n));
-  t->values = v;
-  if (!t->source->row) return NULL;
-  int32_t *row = ARENA_ARRAY(m->arena, int32_t, n_rows);
-  TRY(map_rows(m, t->source, n_rows, row));
-  t->values = ARENA_ARRAY(m->arena, float, n + 32);
-  for (int64_t r = 0; r < n_rows; r++) memcpy(t->values + r * in_row, v + row[r] * in_row, (size_t)in_row * sizeof *v);
+  if (t->source->row) {
+    row = ARENA_ARRAY(m->arena, int32_t, n_rows);
+    TRY(map_rows(m, t->source, n_rows, row));
+  }
+  for (int64_t r = 0; v != values && r < n_rows; r++) memcpy(values + r * stride, v + (row ? row[r] : r) * in_row, (size_t)in_row * sizeof *v);
+  t->values = values;
   return NULL;
 }
 

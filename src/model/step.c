@@ -33,6 +33,7 @@ static void plan_temps(Model *m, Section *s) {
     }
 }
 
+static const int64_t STATE_MAX = (int64_t)1 << 46;
 static Err *plan_states(Model *m) {
   if (!m->layer) return NULL;
   int n = m->layer->n_states;
@@ -44,6 +45,7 @@ static Err *plan_states(Model *m) {
       for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_STATE && s->bind[b].index == i && s->tp->buf[b].alias == b) buf = b;
       m->state_off[l * n + i] = m->state_bytes;
       if (buf >= 0) m->state_bytes += ROUND_UP(tp_buf_bytes(s->tp, buf, NULL) + 64, 64);
+      if (m->state_bytes > STATE_MAX) return err_new(ERR_LIMIT, "the state of a sequence of %lld positions takes more than %lld bytes", (long long)m->context, (long long)STATE_MAX);
     }
   }
   return NULL;
@@ -99,6 +101,16 @@ static void add_call(Model *m, Section *s, int layer) {
   for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_VAR && s->bind[b].out) m->var[s->bind[b].index].now ^= 1;
 }
 
+/* What tokens, positions and rows index must hold all of them. */
+static Err *check_data(Model *m, const Section *s) {
+  int64_t *most = ARENA_ARRAY(m->arena, int64_t, s->tp->n_bufs + 1);
+  for (int b = 0; b < s->tp->n_bufs; b++) {
+    most[b] = -1;
+    if (s->bind[b].kind == BIND_RUNTIME) most[b] = s->bind[b].index == 0 ? m->n_vocab - 1 : s->bind[b].index == 1 ? m->context - 1 : m->chunk - 1;
+  }
+  return err_wrap(tp_data_check(s->tp, most), "model %s", m->decl->name);
+}
+
 Err *model_plan_memory(Model *m) {
   int64_t temp = 0;
   Section *ends[2] = {m->pre, m->post};
@@ -121,6 +133,7 @@ Err *model_plan_memory(Model *m) {
   m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
   m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
+  for (int i = 0; i < 2 + m->n_bodies; i++) TRY(check_data(m, i < 2 ? ends[i] : m->body[i - 2]));
   trace_printf(TRACE_mem, "work: %zu bytes for what lives in a section, %zu for what crosses them; state: %lld bytes a sequence", m->temp.n_bytes,
                m->var_mem.n_bytes, (long long)m->state_bytes);
   return NULL;
@@ -130,7 +143,7 @@ Err *model_plan_memory(Model *m) {
 static int64_t region_rows(const Section *s, int region, const int64_t *sym) {
   const TpStmt *t = &s->tp->stmt[s->plan->region[region].stmt[0]];
   const DxNode *n = &s->tp->dag->node[t->extent[0]];
-  return n->kind == DX_INT ? n->ival : sym[n->ival];
+  return n->kind == DX_INT ? n->ival : n->kind == DX_SYM ? sym[n->ival] : 2; /* by data: a few */
 }
 
 static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, const Kern **out) {
@@ -261,6 +274,7 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
 
 static Err *check_parts(const Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
   *n_tokens = 0;
+  if (n_parts < 1) return err_new(ERR_USAGE, "a step needs at least one sequence");
   for (int i = 0; i < n_parts; i++) {
     if (part[i].n_tokens < 1) return err_new(ERR_USAGE, "a step needs at least one token of each sequence");
     if (part[i].seq->n_tokens + part[i].n_tokens > m->context)

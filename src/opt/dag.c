@@ -377,7 +377,9 @@ static DxRange range(Ranges *g, Dx x) {
     case DX_INT: return within_any(n->ival, n->ival);
     case DX_AXIS: return axis_max && axis_max[n->ival] >= 0 ? (DxRange){0, axis_max[n->ival]} : (DxRange){0, RANGE_ANY.hi};
     case DX_SYM: return (DxRange){1, RANGE_ANY.hi}; /* without rows nothing runs */
-    case DX_LOAD: return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
+    case DX_LOAD:
+      if (n->ival < d->n_data_max && d->data_max[n->ival] >= 0) return (DxRange){0, d->data_max[n->ival]};
+      return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
     case DX_FIELD:
       switch (n->op) {
         case IR_M_u8: return (DxRange){0, 255};

@@ -33,10 +33,12 @@ typedef struct Guard {
   uint32_t by_data;          /* axes whose extent depends on data */
 } Guard;
 
-static bool from_data(const Guard *g, Dx x) {
+/* known_counts: data whose bound is known counts too. */
+static bool from_data(const Guard *g, Dx x, bool known_counts) {
   const DxNode *n = &g->d->node[x];
-  if (n->kind == DX_LOAD || n->kind == DX_WGT || n->axes & g->by_data) return true;
-  for (int i = 0; i < n->n_args; i++) if (from_data(g, n->arg[i])) return true;
+  bool known = n->kind == DX_LOAD && n->ival < g->d->n_data_max && g->d->data_max[n->ival] >= 0;
+  if ((n->kind == DX_LOAD && (known_counts || !known)) || n->kind == DX_WGT || n->axes & g->by_data) return true;
+  for (int i = 0; i < n->n_args; i++) if (from_data(g, n->arg[i], known_counts)) return true;
   return false;
 }
 
@@ -44,7 +46,7 @@ static void enter(Guard *g, int axis, Dx extent) {
   DxRange r = dx_range(g->d, extent, g->max);
   g->extent[axis] = extent;
   g->max[axis] = r.hi < (int64_t)1 << 32 ? r.hi - 1 : -1;
-  g->by_data = (g->by_data & ~(1u << axis)) | (from_data(g, extent) ? 1u << axis : 0);
+  g->by_data = (g->by_data & ~(1u << axis)) | (from_data(g, extent, true) ? 1u << axis : 0);
 }
 
 static bool is_empty(const Guard *g, int axis) { return dx_is_int(g->d, g->extent[axis], NULL) && g->max[axis] < 0; }
@@ -54,10 +56,10 @@ static Err *check_index(const Guard *g, int buf, int i, Dx index) {
   const DxNode *n = &g->d->node[index];
   int64_t dim = 1;
   if (n->kind == DX_AXIS && g->extent[n->ival] == b->dim[i]) return NULL;
-  if (from_data(g, index)) return NULL;
+  if (from_data(g, index, false)) return NULL;
   DxRange r = dx_range(g->d, index, g->max);
   bool known = dx_is_int(g->d, b->dim[i], &dim);                  /* of rows, there is at least one */
-  if (r.lo >= 0 && r.hi < dim) return NULL;
+  if ((r.lo >= 0 && r.hi < dim) || (!known && g->d->data_max)) return NULL;
   if (!known) return err_new(ERR_SHAPE, "op %s: %s: an index of %s, dimension %d, may leave its rows; it may be the rows' own index, come from data, or be 0", g->t->op, g->t->text, b->name, i);
   return err_new(ERR_SHAPE, "op %s: %s: an index of %s, dimension %d, runs from %lld to %lld, expected 0 to %lld (both sides of ? are read)", g->t->op, g->t->text, b->name, i,
                  (long long)r.lo, (long long)r.hi, (long long)dim - 1);
@@ -85,6 +87,16 @@ static Err *check_expr(Guard *g, Dx x) {
   if (n->kind != DX_LOAD && n->kind != DX_WGT) return NULL;
   for (int i = 0; i < n->n_args; i++) TRY(check_index(g, (int)n->ival, i, n->arg[i]));
   return check_own(g, n);
+}
+
+Err *tp_data_check(Tp *p, const int64_t *most) {
+  Err *e = NULL;
+  p->dag->data_max = most;
+  p->dag->n_data_max = p->n_bufs;
+  for (int i = 0; i < p->n_stmts && !e; i++) e = tp_stmt_check(p, &p->stmt[i]);
+  p->dag->data_max = NULL;
+  p->dag->n_data_max = 0;
+  return e;
 }
 
 Err *tp_stmt_check(const Tp *p, const TpStmt *t) {

@@ -367,6 +367,8 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
     if (tensor) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
     else {
       bool f = !strcmp(pa->type.elt, "f32");
+      if (!f && (arg[i].kind != TA_INT || arg[i].ival < INT32_MIN || arg[i].ival > INT32_MAX))
+        return err_new(ERR_LIMIT, "op %s: %s is %g, expected a whole number of 32 bits", op->name, pa->name, arg[i].kind == TA_FLT ? arg[i].fval : (double)arg[i].ival);
       double v = arg[i].kind == TA_FLT ? arg[i].fval : (double)arg[i].ival;
       bind(s, (Binding){pa->name, BIND_VALUE, f ? dx_flt(s->p->dag, (float)v) : dx_int(s->p->dag, arg[i].ival), 0});
     }

@@ -44,6 +44,7 @@ typedef struct Dag {
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
+  const int64_t *data_max; int n_data_max;         /* by buffer, only during tp_data_check: it holds 0 .. this; -1 unknown */
   uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
 } Dag;
 void dag_walk_begin(Dag *d);
@@ -163,6 +164,7 @@ Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, 
 /* guard.c: both before it is part of the program. Fail: ERR_SHAPE, ERR_LIMIT, ERR_UNSUPPORTED. */
 Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, of at least 1; the first may be a symbol; a size that can be */
 Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
+Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
