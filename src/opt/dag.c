@@ -323,12 +323,16 @@ static DxRange within_any(int64_t lo, int64_t hi) {
   return (DxRange){MIN(MAX(lo, RANGE_ANY.lo), RANGE_ANY.hi), MIN(MAX(hi, RANGE_ANY.lo), RANGE_ANY.hi)};
 }
 
-static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) {
+/* Expressions share parts, and a walk visits them once for each use: beyond `left` visits anything may be. */
+typedef struct Ranges { const Dag *d; const int64_t *axis_max; int left; } Ranges;
+static DxRange range(Ranges *g, Dx x);
+
+static DxRange range_op(Ranges *g, const DxNode *n) {
   if (n->op == DXO_COND) {
-    DxRange p = dx_range(d, n->arg[1], axis_max), q = dx_range(d, n->arg[2], axis_max);
+    DxRange p = range(g, n->arg[1]), q = range(g, n->arg[2]);
     return (DxRange){MIN(p.lo, q.lo), MAX(p.hi, q.hi)};
   }
-  DxRange a = dx_range(d, n->arg[0], axis_max), b = n->n_args > 1 ? dx_range(d, n->arg[1], axis_max) : a;
+  DxRange a = range(g, n->arg[0]), b = n->n_args > 1 ? range(g, n->arg[1]) : a;
   bool nonneg = a.lo >= 0 && b.lo >= 0;
   int64_t p[4];
   switch (n->op) {
@@ -352,10 +356,10 @@ static DxRange range_op(const Dag *d, const DxNode *n, const int64_t *axis_max) 
   }
 }
 
-static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_max) {
-  const TableDecl *t = d->tab[n->ival].decl;
-  DxRange at = dx_range(d, n->arg[0], axis_max), r = {INT64_MAX, INT64_MIN};
-  if (at.hi - at.lo > 256) return (DxRange){(int64_t)d->tab[n->ival].lo, (int64_t)d->tab[n->ival].hi}; /* of the whole table: a little wide, and quick */
+static DxRange range_table(Ranges *g, const DxNode *n) {
+  const TableDecl *t = g->d->tab[n->ival].decl;
+  DxRange at = range(g, n->arg[0]), r = {INT64_MAX, INT64_MIN};
+  if (at.hi - at.lo > 256) return (DxRange){(int64_t)g->d->tab[n->ival].lo, (int64_t)g->d->tab[n->ival].hi}; /* of the whole table: a little wide, and quick */
   for (int64_t i = MAX(at.lo, 0); i <= MIN(at.hi, t->n_values - 1); i++) {
     r.lo = MIN(r.lo, (int64_t)t->value[i]);
     r.hi = MAX(r.hi, (int64_t)t->value[i]);
@@ -363,8 +367,11 @@ static DxRange range_table(const Dag *d, const DxNode *n, const int64_t *axis_ma
   return r;
 }
 
-DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
+static DxRange range(Ranges *g, Dx x) {
+  const Dag *d = g->d;
   const DxNode *n = &d->node[x];
+  const int64_t *axis_max = g->axis_max;
+  if (--g->left < 0) return RANGE_ANY;
   if (n->type != DT_INT && n->kind != DX_INT) return RANGE_ANY;
   switch (n->kind) {
     case DX_INT: return within_any(n->ival, n->ival);
@@ -377,13 +384,18 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
         case IR_M_i8: return (DxRange){-128, 127};
         case IR_M_u16: return (DxRange){0, 65535};
         case IR_M_i16: return (DxRange){-32768, 32767};
-        default: return (DxRange){0, 0xffffffffll};
+        default: return n->fval > 0 ? (DxRange){0, UINT32_MAX} : (DxRange){INT32_MIN, INT32_MAX};
       }
-    case DX_TAB: return range_table(d, n, axis_max);
-    case DX_RED: return n->op == RED_ARGMIN ? (DxRange){0, dx_range(d, n->arg[0], axis_max).hi - 1} : RANGE_ANY;
-    case DX_OP: return range_op(d, n, axis_max);
+    case DX_TAB: return range_table(g, n);
+    case DX_RED: return n->op == RED_ARGMIN ? (DxRange){0, range(g, n->arg[0]).hi - 1} : RANGE_ANY;
+    case DX_OP: return range_op(g, n);
     default: return RANGE_ANY;
   }
+}
+
+DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max) {
+  Ranges g = {d, axis_max, 1 << 16};
+  return range(&g, x);
 }
 
 static Dx rewrite(Dag *d, Dx x, DxMap map, void *ctx, Dx *memo, int n_memo) {
@@ -398,10 +410,12 @@ static Dx rewrite(Dag *d, Dx x, DxMap map, void *ctx, Dx *memo, int n_memo) {
   return r;
 }
 
+/* A node's arguments have smaller numbers than it: x is the largest met. What is small is walked as it stands, without a memory. */
 Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx) {
+  enum { SMALL = 256 };
+  if (d->node[x].size <= SMALL) return rewrite(d, x, map, ctx, NULL, 0);
   Arena *tmp = arena_new("compile");
-  Dx *memo = ARENA_ARRAY(tmp, Dx, d->n);
-  Dx r = rewrite(d, x, map, ctx, memo, d->n);
+  Dx r = rewrite(d, x, map, ctx, ARENA_ARRAY(tmp, Dx, x + 1), x + 1);
   arena_free(tmp);
   return r;
 }

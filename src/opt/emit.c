@@ -256,7 +256,8 @@ IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *a, int n_args, bool lo
     case DXO_COND: return ir_op3(b, IR_select, a[0], a[1], a[2]);
     case DXO_FMA: return ir_op3(b, IR_fma, a[0], a[1], a[2]);
     case DXO_TOF: return ir_op1(b, IR_i2f, a[0]);
-    case DXO_TOI: case DXO_I8: return type == DT_F32 ? ir_op1(b, IR_f2i, a[0]) : a[0];
+    case DXO_TOI: return type == DT_F32 ? ir_op1(b, IR_f2i, a[0]) : a[0];
+    case DXO_I8: return ir_shift(b, IR_sar, ir_shift(b, IR_shl, type == DT_F32 ? ir_op1(b, IR_f2i, a[0]) : a[0], 24), 24);
     case DXO_BITF: case DXO_BITI: return ir_op1(b, IR_bits, a[0]);
     default: break;
   }

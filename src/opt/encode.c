@@ -9,11 +9,13 @@ typedef struct Enc {
   Emit *e; Dag *d; const FormatForm *f;
   IrRef *memo; int cap;         /* by node: its value where it dominates what is being emitted */
   Dx *made; int n_made, cap_made;
+  int *hoisted, n_searches;     /* by node: the last search whose loop it was looked at for */
   IrRef axis[DX_MAX_AXES];
   int64_t axis_max[DX_MAX_AXES];
   int64_t x_off, half_off, out_off; /* in scratch: the floats, room for one vector of halves, the fields' values */
 } Enc;
 
+enum { MAX_CODE = 1 << 19 }; /* instructions of the IR */
 static IrRef value(Enc *c, Dx x);
 
 static IrRef splat_i(Enc *c, int64_t v) { return ir_const_i(&c->e->b, IR_T_i32x16, (int32_t)v); }
@@ -46,15 +48,17 @@ static IrRef rounded(Enc *c, IrMem m, IrRef v) {
   return ir_load(&c->e->b, m, IR_T_f32x16, c->e->scratch, 0, 1, c->half_off);
 }
 
-/* What the body needs and the loop does not change is computed before it. */
-static void hoist(Enc *c, Dx x, int axis) {
+/* What the body needs and the loop does not change is computed before it. inside: axes of this loop and those in it. */
+static void hoist(Enc *c, Dx x, uint32_t inside, int search) {
   const DxNode n = c->d->node[x];
-  if (c->memo[x] || n.kind == DX_INT || n.kind == DX_FLT || n.kind == DX_FIELD || n.kind == DX_AXIS) return;
-  if (!(n.axes >> axis & 1)) {
+  if (c->memo[x] || c->hoisted[x] == search || n.kind == DX_INT || n.kind == DX_FLT || n.kind == DX_FIELD || n.kind == DX_AXIS) return;
+  c->hoisted[x] = search;
+  if (!(n.axes & inside)) {
     value(c, x);
     return;
   }
-  for (int i = 0; i < n.n_args; i++) hoist(c, n.arg[i], axis);
+  if (n.kind == DX_RED) inside |= 1u << n.ival;
+  for (int i = 0; i < n.n_args; i++) hoist(c, n.arg[i], inside, search);
 }
 
 static IrRef search(Enc *c, const DxNode *n) {
@@ -62,7 +66,7 @@ static IrRef search(Enc *c, const DxNode *n) {
   int axis = (int)n->ival;
   int64_t len = 0;
   CHECK(n->op == RED_ARGMIN && dx_is_int(c->d, n->arg[0], &len));
-  hoist(c, n->arg[1], axis);
+  hoist(c, n->arg[1], 1u << axis, ++c->n_searches);
   int mark = c->n_made;
   Loop l;
   IrRef init[2] = {ir_const_f(b, IR_T_f32x16, f32_from_bits(0x7f800000u)), splat_i(c, 0)}, next[2];
@@ -99,9 +103,17 @@ static IrRef operation(Enc *c, const DxNode *n) {
   return emit_op(c->e, (DxOp)n->op, t, a, n->n_args, n->op == DXO_SHR && dx_range(c->d, n->arg[0], c->axis_max).lo >= 0);
 }
 
+/* What was emitted is already too much, or something failed: no more code, any value of the type will do. */
+static IrRef nothing(Enc *c, DxType t) {
+  IrBuild *b = &c->e->b;
+  if (!c->e->err) emit_fail(c->e, err_new(ERR_LIMIT, "format %s: encode: more than %d instructions", c->f->decl->name, MAX_CODE));
+  return t == DT_F32 ? ir_const_f(b, IR_T_f32x16, 0) : t == DT_BOOL ? ir_const_i(b, ir_vec_type(IR_E_I1, 16), 0) : splat_i(c, 0);
+}
+
 static IrRef value(Enc *c, Dx x) {
   const DxNode n = c->d->node[x];
   IrBuild *b = &c->e->b;
+  if (c->e->err || c->e->fn->n_ins > MAX_CODE) return nothing(c, (DxType)n.type);
   if (c->memo[x]) return c->memo[x];
   IrRef v;
   switch (n.kind) {
@@ -182,7 +194,7 @@ Err *lower_encode(Arena *a, const Module *m, FormatForm *form, const char *name,
   TRY(field_values(s, field, &n));
   Enc *c = ARENA_NEW(a, Enc);
   Emit *e = emit_new(a, name, &args, &first, &last);
-  *c = (Enc){.e = e, .d = form->dag, .f = form, .memo = ARENA_ARRAY(a, IrRef, form->dag->n), .x_off = 64, .half_off = 0};
+  *c = (Enc){.e = e, .d = form->dag, .f = form, .memo = ARENA_ARRAY(a, IrRef, form->dag->n), .hoisted = ARENA_ARRAY(a, int, form->dag->n), .x_off = 64, .half_off = 0};
   c->out_off = c->x_off + 64 * decl->block;
   *scratch_bytes = c->out_off + 64 * (int64_t)n;
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});

@@ -27,7 +27,7 @@ static Dx field(FmtEval *s, const Field *fl, int64_t i) {
   if (m == IR_M_none) return fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, fl->name, fl->elt));
   if (i < 0 || i >= fl->count) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: %s[%lld] is outside its %lld elements", s->f->name, fl->name, (long long)i, (long long)fl->count));
   bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
-  return dx_node(s->d, (DxNode){.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m]});
+  return dx_node(s->d, (DxNode){.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m], .fval = !strcmp(fl->elt, "u32")});
 }
 
 void fmt_name(FmtEval *s, const char *name, Dx value) {
@@ -113,7 +113,9 @@ static Dx eval_builtin(FmtEval *s, const Expr *e, DxOp op) {
   if (op == DXO_SQRT || op == DXO_RINT || op == DXO_FLOOR || op == DXO_BITI) a = dx_to_f32(s->d, a);
   if (e->n_args == 1) return dx_op1(s->d, op, a);
   Dx b = fmt_eval(s, e->arg[1]);
-  return e->n_args == 2 ? dx_op2(s->d, op, a, b) : dx_op3(s->d, op, a, b, fmt_eval(s, e->arg[2]));
+  Dx x = e->n_args == 2 ? dx_op2(s->d, op, a, b) : dx_op3(s->d, op, a, b, fmt_eval(s, e->arg[2]));
+  if (op == DXO_GCD && !dx_is_int(s->d, x, NULL)) return fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: gcd of what depends on the data, or is below 0", s->f->name));
+  return x;
 }
 
 /* A fn sees its parameters and what it names itself, nothing of the format. */
@@ -282,6 +284,7 @@ static Dx eval_reduce(FmtEval *s, const Expr *e) {
   int64_t n;
   if (e->op == RED_ARGMIN && s->encode) {
     Dx extent = fmt_eval(s, e->binder[0].extent);
+    if (!s->err && dx_is_int(s->d, extent, &n) && n > FMT_MAX_SEARCH) return fmt_fail(s, err_new(ERR_LIMIT, "format %s: a search over %lld values, expected at most %d", s->f->name, (long long)n, FMT_MAX_SEARCH));
     if (!s->err && dx_is_int(s->d, extent, &n) && n > FMT_UNROLL) return search_loop(s, e, n);
   }
   terms(&t, 0);

@@ -3,7 +3,7 @@
 #define LUMEN_OPT_FMTEVAL_H
 #include "opt/opt.h"
 
-enum { FMT_MAX_NAMES = 120, FMT_MAX_DEPTH = 40, FMT_MAX_HEIGHT = 8000, FMT_MAX_TERMS = 4096, FMT_UNROLL = 16 };
+enum { FMT_MAX_NAMES = 120, FMT_MAX_DEPTH = 40, FMT_MAX_HEIGHT = 8000, FMT_MAX_TERMS = 4096, FMT_UNROLL = 16, FMT_MAX_SEARCH = 1 << 16 };
 typedef struct FmtEval {
   Dag *d; const Module *m; const FormatDecl *f;
   const char *arg[FMT_MAX_NAMES]; Dx val[FMT_MAX_NAMES]; int n, base; /* names in scope: base .. n-1 */

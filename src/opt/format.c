@@ -69,7 +69,11 @@ static bool op_values(const Dag *d, const DxNode *n, ValueSet *out) {
   for (int i = 0; cond && i < a.n; i++) ok = ok && set_add(out, a.v[i]);
   for (int k = 0; cond && k < b.n; k++) ok = ok && set_add(out, b.v[k]);
   for (int i = 0; !cond && i < a.n; i++)
-    for (int k = 0; k < b.n; k++) ok = ok && set_add(out, n->op == DXO_MUL ? a.v[i] * b.v[k] : n->op == DXO_ADD ? a.v[i] + b.v[k] : a.v[i] - b.v[k]);
+    for (int k = 0; k < b.n; k++) {
+      int64_t v = 0;
+      bool over = n->op == DXO_MUL ? __builtin_mul_overflow(a.v[i], b.v[k], &v) : n->op == DXO_ADD ? __builtin_add_overflow(a.v[i], b.v[k], &v) : __builtin_sub_overflow(a.v[i], b.v[k], &v);
+      ok = ok && !over && set_add(out, v);
+    }
   return ok;
 }
 
@@ -175,6 +179,7 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
   if (l->gran < 4) l->gran = 1;
   if (!l->is_int) {
     l->mem = n->kind == DX_FIELD ? (IrMem)n->op : IR_M_f32;
+    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != DX_FIELD || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
     return;
   }
   l->lo = INT64_MAX, l->hi = INT64_MIN;
@@ -226,7 +231,7 @@ static bool find_leaves(FormatForm *f, Arena *a, const Dx *x) {
     PackLeaf *l = &f->leaf[s];
     leaf_finish(f, l);
     if (l->gran > 1 || (!l->is_int && l->gran == 1)) continue;
-    if (f->code >= 0 || l->n_planes == 0) return false; /* two fine-grained integers, or wider than a byte */
+    if (f->code >= 0 || l->n_planes == 0 || f->chunk % 4) return false; /* two fine-grained integers, or wider than a byte, or not in fours */
     f->code = s;
   }
   return true;
@@ -390,6 +395,7 @@ static void widen(FormatForm *f, Arena *a) {
   f->block = 32;
 }
 
+enum { MAX_OPS = 1 << 20 };
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
   FmtEval *s = ARENA_NEW(a, FmtEval);
@@ -401,7 +407,12 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
   f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
-  for (int i = 0; i < f->block; i++) f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
+  int64_t left = MAX_OPS;
+  for (int i = 0; i < f->block; i++) {
+    f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
+    left -= f->dag->node[f->x[i]].size;
+    if (left < 0 && !s->err) return err_new(ERR_LIMIT, "format %s: the elements of a block take more than %d operations together", decl->name, MAX_OPS);
+  }
   if (s->err) return s->err;
   const DxNode *n = &f->dag->node[f->x[0]];
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];

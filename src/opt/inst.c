@@ -462,7 +462,9 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
     if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_max[buf] = r.hi;
   }
   IrMem m = p->buf[buf].mem;
+  const DxNode *r = &p->dag->node[t.rhs];
   if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
+  else if (m == IR_M_i8 && r->kind == DX_OP && r->op == DXO_I8) t.rhs = dx_op1(p->dag, DXO_TOI, r->arg[0]); /* the store keeps 8 bits */
   t.buf = buf;
   TRY(tp_stmt_check(p, &t));
   if (p->n_stmts == MAX_STMTS) return err_new(ERR_LIMIT, "op %s: more than %d statements together with those before it", s->op, MAX_STMTS);

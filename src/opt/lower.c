@@ -44,6 +44,7 @@ static Emit *emit_region(Arena *a, const TpPlan *plan, int region, const Sched *
   e->s = *s;
   e->memo = ARENA_ARRAY(a, Vals *, e->d->n + 4096);
   e->local = ARENA_ARRAY(a, Local, e->p->n_bufs);
+  e->scratch_bytes = 4 * FULL_LANES; /* room for one vector of small floats on their way, as lookups need */
   e->panel = ARENA_ARRAY(a, Panel, e->p->n_bufs);
   e->arg = ARENA_ARRAY(a, IrRef, e->r->n_args + 1);
   for (int i = 0; i < e->r->n_args; i++) {
@@ -510,7 +511,7 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
   const DxNode *n = &f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD) {
+  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
     emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
     return;

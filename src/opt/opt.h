@@ -29,7 +29,7 @@ typedef struct DxNode {
   uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
   Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_RED: extent, body */
   int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_TAB table; DX_RED axis number */
-  float fval;                     /* DX_FLT */
+  float fval;                     /* DX_FLT; DX_FIELD: 1 where 32 bits are an unsigned int */
   uint32_t size : 18, depth : 14; /* nodes of the expression written out, and its height; they saturate */
 } DxNode;
 enum { DX_MAX_SIZE = 1 << 15, DX_MAX_DEPTH = 1000 }; /* of what a text may say: walks take time by the one, stack by the other */

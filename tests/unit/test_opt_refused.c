@@ -37,13 +37,39 @@ static Err *compile_all(Arena *a, const KernSpec *s) {
   return NULL;
 }
 
+static Err *compile_fn(Arena *a, IrFn *fn) {
+  GenCode code;
+  TRY(ir_fn_verify(fn));
+  TRY(opt_pipeline(fn));
+  return gen_compile(a, fn, gen_target_get(0), NULL, &code);
+}
+
+static Err *compile_form(Arena *a, FormatForm *f) {
+  IrFn *fn;
+  TRY(lower_decode(a, f, "decode", &fn));
+  TRY(compile_fn(a, fn));
+  TRY(lower_pack(a, f, f->block * (int64_t)2, "pack", &fn));
+  return compile_fn(a, fn);
+}
+
+static Err *compile_encode(Arena *a, const Module *m, const FormatDecl *d) {
+  FormatForm *f;
+  IrFn *fn;
+  int64_t scratch_bytes;
+  TRY(format_analyze(a, m, d, &f));
+  TRY(lower_encode(a, m, f, "encode", &fn, &scratch_bytes));
+  return compile_fn(a, fn);
+}
+
 static Err *compile_spec(Arena *a, const char *text, const char *spec, const char *precision) {
   Module *m;
   KernCall call;
   KernSpec *s;
   TRY(load(a, text, &m));
+  if (!strncmp(spec, "encode ", 7)) return compile_encode(a, m, lang_format(m, spec + 7));
   TRY(kern_call_parse(a, spec, &call));
   TRY(kern_call_build(a, m, &call, precision, &s));
+  for (int i = 0; i < s->tp->n_forms; i++) TRY(compile_form(a, s->tp->form[i]));
   return compile_all(a, s);
 }
 
