@@ -204,7 +204,9 @@ static Err *run_child(const char *const *argv, const char *log, const char *what
   err_free(e);
   while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == ' ')) text.p[--text.n] = 0;
   const char *last = text.n ? strrchr(text.p, '\n') : NULL;
-  e = err_new(ERR_NETWORK, "%s", last ? last + 1 : text.n ? text.p : "ended without a word");
+  /* POSIX lets a system find only in the child that there is no such program: it ends with 127, silently. Emulators do so. */
+  bool absent = WIFEXITED(status) && WEXITSTATUS(status) == 127 && !text.n;
+  e = absent ? err_new(ERR_NOT_FOUND, "%s: no such program", argv[0]) : err_new(ERR_NETWORK, "%s", last ? last + 1 : text.n ? text.p : "ended without a word");
   str_free(&text);
   return e;
 }

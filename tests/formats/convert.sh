@@ -1,4 +1,4 @@
-# `lumen convert`: what it writes reads back, holds what `encode` makes of each tensor, runs; --keep; refusals; the gguf package's view where it is installed.
+# `lumen convert`: what it writes reads back, holds what `encode` makes of each tensor, runs; --keep; refusals; the gguf package's view, fetched for the purpose where a network is.
 # runtests: machine code
 . tests/lib.sh
 model=tests/models/llama/model.gguf
@@ -104,7 +104,7 @@ try:
     from gguf import GGUFReader
     import numpy as np
 except ImportError:
-    print("skip - the gguf package's view: it is not installed")
+    print("skip - the gguf package's view: it is not installed and could not be fetched")
     sys.exit()
 r = GGUFReader(sys.argv[1])
 kinds = {t.name: (int(t.tensor_type), [int(d) for d in t.shape], t.data.nbytes) for t in r.tensors}
@@ -112,7 +112,8 @@ want = {"w.weight": (2, [512, 259], 512 * 259 // 32 * 18), "n.weight": (0, [512]
 print("ok - the gguf package reads it" if kinds == want else f"not ok - the gguf package reads it: {kinds}")
 sys.exit(kinds != want)
 END
-python3 "$TEST_TMP/package.py" "$TEST_TMP/keep.gguf" || n_bad=1
+python3 -c 'import gguf, numpy' 2> /dev/null || timeout 120 python3 -m pip install --quiet --target "$TEST_TMP/py" gguf > /dev/null 2>&1 || true
+PYTHONPATH="$TEST_TMP/py${PYTHONPATH:+:$PYTHONPATH}" python3 "$TEST_TMP/package.py" "$TEST_TMP/keep.gguf" || n_bad=1
 for f in q8_0 q5_1 mxfp4 q4_0; do
   expect "convert a model to $f" 0 "$LUMEN" convert "$model" "$TEST_TMP/$f.gguf" --quant "$f"
   expect "the $f model runs" 0 "$LUMEN" run "$TEST_TMP/$f.gguf" hello --raw --max-tokens 4
