@@ -58,11 +58,6 @@ static uint32_t rng(KernData *d) {
 
 static float rng_f32(KernData *d) { return (float)((int)(rng(d) % 65537) - 32768) / 16384.0f; }
 
-static int root(const Tp *p, int buf) {
-  while (p->buf[buf].alias != buf) buf = p->buf[buf].alias;
-  return buf;
-}
-
 static int64_t dim_value(const KernData *d, Dx x) {
   const DxNode *n = &d->dag->node[x];
   return n->kind == DX_INT ? n->ival : n->kind == DX_SYM ? d->sym[n->ival] : 0;
@@ -163,7 +158,7 @@ static int64_t eval_load(Eval *e, const DxNode *n) {
   if (t->mem != IR_M_i32 || t->role != BUF_INPUT || n->n_args != 1) return e->unknown = true, 0;
   at = eval(e, n->arg[0]);
   if (at < 0 || at >= tp_buf_rows(d->tp, (int)n->ival, d->sym)) return e->unknown = true, 0;
-  memcpy(&v, d->buf[root(d->tp, (int)n->ival)].p + 4 * at, 4);
+  memcpy(&v, d->buf[tp_root(d->tp, (int)n->ival)].p + 4 * at, 4);
   return v;
 }
 
@@ -274,8 +269,6 @@ static void set_ints(KernData *d, int buf, int64_t first, int64_t step, int64_t 
   }
 }
 
-static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a; }
-
 /* Distinct values as far as there are enough: the largest bound among the dimensions with which nothing is indexed outside. */
 static void fill_ints(KernData *d, int buf) {
   int64_t bound = 1;
@@ -288,7 +281,7 @@ static void fill_ints(KernData *d, int buf) {
     }
   }
   int64_t first = rng(d) % bound, step = 1 + rng(d) % bound;
-  while (gcd64(step, bound) != 1) step++;
+  while (dx_gcd(step, bound) != 1) step++;
   set_ints(d, buf, first, step, bound);
 }
 

@@ -103,7 +103,13 @@ bool dx_is_int(const Dag *d, Dx x, int64_t *v) {
 
 bool dx_too_large(const Dag *d, Dx x) { return d->node[x].size > DX_MAX_SIZE || d->node[x].depth > DX_MAX_DEPTH; }
 
-static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a; }
+int64_t dx_gcd(int64_t a, int64_t b) {
+  while (b) {
+    int64_t r = a % b;
+    a = b, b = r;
+  }
+  return a < 0 ? -a : a;
+}
 
 /* Wrapping, as what is computed at run time does. */
 static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
@@ -124,7 +130,7 @@ static bool fold_int2(DxOp op, int64_t a, int64_t b, int64_t *r) {
     case DXO_SHR: if (b < 0 || b > 62) return false; *r = a >> b; return true;
     case DXO_MIN: *r = a < b ? a : b; return true;
     case DXO_MAX: *r = a > b ? a : b; return true;
-    case DXO_GCD: if (a < 0 || b < 0) return false; *r = gcd64(a, b); return true;
+    case DXO_GCD: if (a < 0 || b < 0) return false; *r = dx_gcd(a, b); return true;
     case DXO_EQ: *r = a == b; return true;
     case DXO_NE: *r = a != b; return true;
     case DXO_LT: *r = a < b; return true;
@@ -442,4 +448,33 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     dx_print(d, n->arg[i], out);
   }
   str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB ? "]" : ")");
+}
+
+/* ---- the language's operators and functions --------------------------------------------------------------------------- */
+const DxOp dx_infix[OP_COUNT] = {
+  [OP_OR] = DXO_LOR, [OP_AND] = DXO_LAND, [OP_EQ] = DXO_EQ, [OP_NE] = DXO_NE, [OP_LE] = DXO_LE, [OP_GE] = DXO_GE, [OP_LT] = DXO_LT,
+  [OP_GT] = DXO_GT, [OP_BOR] = DXO_OR, [OP_BXOR] = DXO_XOR, [OP_BAND] = DXO_AND, [OP_SHL] = DXO_SHL, [OP_SHR] = DXO_SHR,
+  [OP_ADD] = DXO_ADD, [OP_SUB] = DXO_SUB, [OP_MUL] = DXO_MUL, [OP_DIV] = DXO_DIV, [OP_MOD] = DXO_MOD,
+};
+
+static const struct { const char *name; DxOp op; bool of_floats; } builtins[] = {
+  {"fma", DXO_FMA, true}, {"abs", DXO_ABS, false}, {"min", DXO_MIN, false}, {"max", DXO_MAX, false}, {"sqrt", DXO_SQRT, true}, {"rint", DXO_RINT, true},
+  {"floor", DXO_FLOOR, true}, {"f32", DXO_TOF, false}, {"i32", DXO_TOI, false}, {"i8", DXO_I8, false}, {"bits_f32", DXO_BITF, false},
+  {"bits_i32", DXO_BITI, true}, {"gcd", DXO_GCD, false},
+};
+
+DxOp dx_builtin(const char *name, int *n_args) {
+  for (size_t i = 0; i < COUNT_OF(builtins); i++) {
+    if (strcmp(builtins[i].name, name)) continue;
+    *n_args = dxops[builtins[i].op].n_args;
+    return builtins[i].op;
+  }
+  return DXO_NONE;
+}
+
+Dx dx_call(Dag *d, DxOp op, const Dx *arg) {
+  Dx a = arg[0];
+  for (size_t i = 0; i < COUNT_OF(builtins); i++) if (builtins[i].op == op && builtins[i].of_floats) a = dx_to_f32(d, a);
+  Dx x = dxops[op].n_args == 1 ? dx_op1(d, op, a) : dxops[op].n_args == 2 ? dx_op2(d, op, a, arg[1]) : dx_op3(d, op, a, arg[1], arg[2]);
+  return op == DXO_GCD && !dx_is_int(d, x, NULL) ? 0 : x;
 }

@@ -64,12 +64,10 @@ IrRef lin_value(Emit *e, Lin l) {
   return l.k ? ir_op2(&e->b, IR_add, sum, ir_const_i(&e->b, IR_T_i64, l.k)) : sum;
 }
 
-static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
-
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
 Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
-  for (int i = 0; i < l.n; i++) g = gcd64(g, l.t[i].c);
+  for (int i = 0; i < l.n; i++) g = dx_gcd(g, l.t[i].c);
   l.lane = 0;
   if (lane && (lane != 1 || g % e->lanes || l.k % e->lanes || D % e->lanes)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a division splits lanes"));
   Lin r;
@@ -150,14 +148,9 @@ void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes) 
 
 IrMem buf_mem(const Emit *e, int buf) { return e->p->buf[buf].mem; }
 
-static int buf_root(const Emit *e, int buf) {
-  while (e->p->buf[buf].alias != buf) buf = e->p->buf[buf].alias;
-  return buf;
-}
-
 static bool is_local(const Emit *e, int buf) { return e->p->buf[buf].local == e->region; }
 
-IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg[arg_slot(e, buf_root(e, buf))]; }
+IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg[arg_slot(e, tp_root(e->p, buf))]; }
 
 /* Elements between neighbours along each dimension; 0 for those a local buffer does not keep. The outermost kept one is padded to 16. */
 void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {

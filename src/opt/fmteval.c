@@ -102,20 +102,12 @@ static Dx eval_name(FmtEval *s, const Expr *e) {
   return f ? field(s, f, 0) : fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: name '%s' has no value here", s->f->name, e->name));
 }
 
-static const struct { const char *name; int n_args; DxOp op; } builtins[] = {
-  {"fma", 3, DXO_FMA}, {"abs", 1, DXO_ABS}, {"min", 2, DXO_MIN}, {"max", 2, DXO_MAX}, {"sqrt", 1, DXO_SQRT}, {"rint", 1, DXO_RINT},
-  {"floor", 1, DXO_FLOOR}, {"f32", 1, DXO_TOF}, {"i32", 1, DXO_TOI}, {"i8", 1, DXO_I8}, {"bits_f32", 1, DXO_BITF}, {"bits_i32", 1, DXO_BITI},
-  {"gcd", 2, DXO_GCD},
-};
-
 static Dx eval_builtin(FmtEval *s, const Expr *e, DxOp op) {
-  Dx a = fmt_eval(s, e->arg[0]);
-  if (op == DXO_SQRT || op == DXO_RINT || op == DXO_FLOOR || op == DXO_BITI) a = dx_to_f32(s->d, a);
-  if (e->n_args == 1) return dx_op1(s->d, op, a);
-  Dx b = fmt_eval(s, e->arg[1]);
-  Dx x = e->n_args == 2 ? dx_op2(s->d, op, a, b) : dx_op3(s->d, op, a, b, fmt_eval(s, e->arg[2]));
-  if (op == DXO_GCD && !dx_is_int(s->d, x, NULL)) return fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: gcd of what depends on the data, or is below 0", s->f->name));
-  return x;
+  Dx arg[3] = {0};
+  for (int i = 0; i < e->n_args; i++) arg[i] = fmt_eval(s, e->arg[i]);
+  if (s->err) return arg[0];
+  Dx x = dx_call(s->d, op, arg);
+  return x ? x : fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: gcd of what depends on the data, or is below 0", s->f->name));
 }
 
 /* A fn sees its parameters and what it names itself, nothing of the format. */
@@ -164,17 +156,13 @@ static Dx eval_call(FmtEval *s, const Expr *e) {
     Dx a = fmt_eval(s, e->arg[0]);
     return fmt_call(s, own, a, own->arg2 ? fmt_eval(s, e->arg[1]) : 0);
   }
-  for (size_t i = 0; i < COUNT_OF(builtins); i++) if (!strcmp(builtins[i].name, e->name) && builtins[i].n_args == e->n_args) return eval_builtin(s, e, builtins[i].op);
+  int n = 0;
+  DxOp op = dx_builtin(e->name, &n);
+  if (op && n == e->n_args) return eval_builtin(s, e, op);
   const FnDecl *f = lang_fn(s->m, e->name);
   if (f) return eval_fn(s, e, f);
   return fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: function '%s': no such function", s->f->name, e->name));
 }
-
-static const DxOp infix[OP_COUNT] = {
-  [OP_OR] = DXO_LOR, [OP_AND] = DXO_LAND, [OP_EQ] = DXO_EQ, [OP_NE] = DXO_NE, [OP_LE] = DXO_LE, [OP_GE] = DXO_GE, [OP_LT] = DXO_LT,
-  [OP_GT] = DXO_GT, [OP_BOR] = DXO_OR, [OP_BXOR] = DXO_XOR, [OP_BAND] = DXO_AND, [OP_SHL] = DXO_SHL, [OP_SHR] = DXO_SHR,
-  [OP_ADD] = DXO_ADD, [OP_SUB] = DXO_SUB, [OP_MUL] = DXO_MUL, [OP_DIV] = DXO_DIV, [OP_MOD] = DXO_MOD,
-};
 
 /* Of a field by a known index, of a table by any that cannot leave it. */
 static Dx eval_index(FmtEval *s, const Expr *e) {
@@ -314,7 +302,7 @@ static Dx eval_kind(FmtEval *s, const Expr *e) {
       bool ints = s->d->node[a].type == DT_INT && s->d->node[b].type == DT_INT;
       if ((e->op == OP_DIV || e->op == OP_MOD) && ints && dx_range(s->d, b, s->axis_max).lo < 1)
         return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int is divided by what may be 0 or less; write max(.., 1)", s->f->name));
-      return dx_op2(s->d, infix[e->op], a, b);
+      return dx_op2(s->d, dx_infix[e->op], a, b);
     }
     case EX_COND: { /* the branch not taken is not evaluated: it may index outside its field */
       Dx c = dx_truth(s->d, fmt_eval(s, e->arg[0]));

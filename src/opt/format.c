@@ -436,11 +436,7 @@ void format_table_args(const FormatForm *f, void **args) {
 
 static int64_t leaf_per(const FormatForm *f, int s) { return s == f->code ? f->chunk : f->leaf[s].gran; }
 
-static int64_t lcm64(int64_t a, int64_t b) {
-  int64_t x = a, y = b;
-  while (y) { int64_t r = x % y; x = y; y = r; }
-  return a / x * b;
-}
+static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
 
 /* Bytes of the header's or the subunit's scales over n elements, and where each stands. */
 static int64_t place_scales(const FormatForm *f, bool header, int64_t n, PackLayout *l) {
@@ -458,10 +454,10 @@ PackLayout format_layout(const FormatForm *f, int64_t K) {
   PackLayout l = {.K = K, .unit = 1, .sub = f->code >= 0 ? f->chunk : 1};
   int64_t codes = 0, scales, pad, least = f->block;
   for (int s = 0; s < f->n_leaves; s++) {
-    l.unit = lcm64(l.unit, leaf_per(f, s));
+    l.unit = lcm(l.unit, leaf_per(f, s));
     if (s != f->code) least = MIN(least, f->leaf[s].gran);
   }
-  l.sub = f->code >= 0 ? lcm64(l.sub, least) : l.unit;
+  l.sub = f->code >= 0 ? lcm(l.sub, least) : l.unit;
   for (int s = 0; s < f->n_leaves; s++) l.in_header[s] = leaf_per(f, s) > l.sub;
   for (int i = 0; f->code >= 0 && i < f->leaf[f->code].n_planes; i++) {
     int quads = f->chunk / 4, slots = 8 / f->leaf[f->code].plane_bits[i];
@@ -477,7 +473,7 @@ PackLayout format_layout(const FormatForm *f, int64_t K) {
     l.leaf_off[f->code] = scales + pad;
     l.leaf_stride[f->code] = codes;
   }
-  l.unit = lcm64(l.unit, l.sub);
+  l.unit = lcm(l.unit, l.sub);
   l.header_bytes = place_scales(f, true, l.unit, &l);
   if (f->code >= 0) l.header_bytes = ROUND_UP(l.header_bytes, 64);
   l.unit_bytes = l.header_bytes + l.unit / l.sub * l.sub_bytes;

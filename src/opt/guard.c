@@ -68,10 +68,7 @@ static Err *check_index(const Guard *g, int buf, int i, Dx index) {
 /* An element read of what the statement itself makes must be the one it gives: elements are made in any order. */
 static Err *check_own(const Guard *g, const DxNode *load) {
   const TpStmt *t = g->t;
-  int a = (int)load->ival, b = t->buf;
-  while (g->p->buf[a].alias != a) a = g->p->buf[a].alias;
-  while (g->p->buf[b].alias != b) b = g->p->buf[b].alias;
-  if (a != b || (load->ival == t->buf && load->n_args == t->n_index && !memcmp(load->arg, t->index, sizeof(Dx) * (size_t)t->n_index))) return NULL;
+  if (tp_root(g->p, (int)load->ival) != tp_root(g->p, t->buf) || (load->ival == t->buf && load->n_args == t->n_index && !memcmp(load->arg, t->index, sizeof(Dx) * (size_t)t->n_index))) return NULL;
   return err_new(ERR_UNSUPPORTED, "op %s: %s reads elements of itself other than the one it gives", t->op, t->text);
 }
 

@@ -60,6 +60,11 @@ int tp_view(Tp *p, int buf, const Dx *dim, int n_dims) {
   return p->n_bufs - 1;
 }
 
+int tp_root(const Tp *p, int buf) {
+  while (p->buf[buf].alias != buf) buf = p->buf[buf].alias;
+  return buf;
+}
+
 int tp_table(Tp *p, const void *data) {
   for (int i = 0; i < p->n_tables; i++) if (p->table[i] == data) return i;
   PUSH(p->arena, p->table, p->n_tables, p->cap_tables, data);
@@ -111,12 +116,6 @@ int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {
 /* ---- expressions --------------------------------------------------------------------------------------------------- */
 static Dx eval(Scope *s, const Expr *e);
 
-static const struct { const char *name; int n_args; DxOp op; } builtins[] = {
-  {"fma", 3, DXO_FMA}, {"abs", 1, DXO_ABS}, {"min", 2, DXO_MIN}, {"max", 2, DXO_MAX}, {"sqrt", 1, DXO_SQRT}, {"rint", 1, DXO_RINT},
-  {"floor", 1, DXO_FLOOR}, {"f32", 1, DXO_TOF}, {"i32", 1, DXO_TOI}, {"i8", 1, DXO_I8}, {"bits_f32", 1, DXO_BITF},
-  {"bits_i32", 1, DXO_BITI}, {"gcd", 2, DXO_GCD},
-};
-
 static Dx eval_fn(Scope *s, const Expr *e, const FnDecl *f) {
   if (s->fn_depth == MAX_FN_DEPTH) return fail(s, err_new(ERR_LIMIT, "%s: calls nest deeper than %d", e->name, MAX_FN_DEPTH));
   if (f->n_params != e->n_args) return fail(s, err_new(ERR_SHAPE, "%s: got %d arguments, expected %d", e->name, e->n_args, f->n_params));
@@ -138,22 +137,17 @@ static Dx eval_fn(Scope *s, const Expr *e, const FnDecl *f) {
 }
 
 static Dx eval_call(Scope *s, const Expr *e) {
-  for (size_t i = 0; i < COUNT_OF(builtins); i++) {
-    if (strcmp(builtins[i].name, e->name)) continue;
-    if (builtins[i].n_args != e->n_args) return fail(s, err_new(ERR_SHAPE, "%s: got %d arguments, expected %d", e->name, e->n_args, builtins[i].n_args));
-    Dx a = eval(s, e->arg[0]);
-    if (e->n_args == 1) {
-      bool wants_f32 = builtins[i].op == DXO_SQRT || builtins[i].op == DXO_RINT || builtins[i].op == DXO_FLOOR || builtins[i].op == DXO_BITI;
-      return dx_op1(s->p->dag, builtins[i].op, wants_f32 ? dx_to_f32(s->p->dag, a) : a);
-    }
-    Dx b = eval(s, e->arg[1]);
-    Dx two = e->n_args == 2 ? dx_op2(s->p->dag, builtins[i].op, a, b) : 0;
-    if (builtins[i].op == DXO_GCD && !s->err && !dx_is_int(s->p->dag, two, NULL)) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: gcd of what is not known before run time, or below 0", s->op));
-    if (two) return two;
-    return dx_op3(s->p->dag, builtins[i].op, a, b, eval(s, e->arg[2]));
-  }
-  const FnDecl *f = lang_fn(s->p->module, e->name);
-  return f ? eval_fn(s, e, f) : fail(s, err_new(ERR_NOT_FOUND, "function '%s': no such function", e->name));
+  int n = 0;
+  DxOp op = dx_builtin(e->name, &n);
+  const FnDecl *f = op ? NULL : lang_fn(s->p->module, e->name);
+  Dx arg[3] = {0};
+  if (f) return eval_fn(s, e, f);
+  if (!op) return fail(s, err_new(ERR_NOT_FOUND, "function '%s': no such function", e->name));
+  if (n != e->n_args) return fail(s, err_new(ERR_SHAPE, "%s: got %d arguments, expected %d", e->name, e->n_args, n));
+  for (int i = 0; i < n; i++) arg[i] = eval(s, e->arg[i]);
+  if (s->err) return arg[0];
+  Dx x = dx_call(s->p->dag, op, arg);
+  return x ? x : fail(s, err_new(ERR_UNSUPPORTED, "op %s: gcd of what is not known before run time, or below 0", s->op));
 }
 
 static int raw_twin(Tp *p, int buf) {
@@ -256,12 +250,6 @@ static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   return dx_node(d, (DxNode){.kind = DX_RED, .op = (uint8_t)e->op, .type = (uint8_t)t, .n_args = 2, .arg = {extent, body}, .ival = axis});
 }
 
-static const DxOp infix[OP_COUNT] = {
-  [OP_OR] = DXO_LOR, [OP_AND] = DXO_LAND, [OP_EQ] = DXO_EQ, [OP_NE] = DXO_NE, [OP_LE] = DXO_LE, [OP_GE] = DXO_GE, [OP_LT] = DXO_LT,
-  [OP_GT] = DXO_GT, [OP_BOR] = DXO_OR, [OP_BXOR] = DXO_XOR, [OP_BAND] = DXO_AND, [OP_SHL] = DXO_SHL, [OP_SHR] = DXO_SHR,
-  [OP_ADD] = DXO_ADD, [OP_SUB] = DXO_SUB, [OP_MUL] = DXO_MUL, [OP_DIV] = DXO_DIV, [OP_MOD] = DXO_MOD,
-};
-
 static Dx eval_unary(Scope *s, const Expr *e) {
   Dx a = eval(s, e->arg[0]);
   if (e->op == OP_NEG) return dx_op1(s->p->dag, DXO_NEG, a);
@@ -275,7 +263,7 @@ static Dx eval_logic(Scope *s, const Expr *e) {
   int64_t v;
   Dx a = dx_truth(d, eval(s, e->arg[0]));
   if (dx_is_int(d, a, &v) && (v != 0) == (e->op == OP_OR)) return a;
-  return dx_op2(d, infix[e->op], a, dx_truth(d, eval(s, e->arg[1])));
+  return dx_op2(d, dx_infix[e->op], a, dx_truth(d, eval(s, e->arg[1])));
 }
 
 static Dx eval_binary(Scope *s, const Expr *e) {
@@ -286,7 +274,7 @@ static Dx eval_binary(Scope *s, const Expr *e) {
     DxRange r = dx_range(d, b, s->axis_max);
     if (r.lo < 1 && !s->err) return fail(s, err_new(ERR_SHAPE, "op %s: an int is divided by what may be %lld, expected at least 1; write max(.., 1)", s->op, (long long)r.lo));
   }
-  return dx_op2(d, infix[e->op], a, b);
+  return dx_op2(d, dx_infix[e->op], a, b);
 }
 
 static Dx eval_cond(Scope *s, const Expr *e) {

@@ -69,6 +69,10 @@ DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max); /* of an integer 
 typedef Dx (*DxMap)(void *ctx, Dx x);      /* returns the replacement of a leaf-ward node, or 0 to descend */
 Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx);
 void dx_print(const Dag *d, Dx x, Str *out);
+int64_t dx_gcd(int64_t a, int64_t b);
+extern const DxOp dx_infix[OP_COUNT];        /* by the language's infix operators */
+DxOp dx_builtin(const char *name, int *n_args); /* of the language's functions; DXO_NONE: none of that name */
+Dx dx_call(Dag *d, DxOp op, const Dx *arg);  /* one of them; 0: a gcd that is not known, or of what is below 0 */
 
 /* ---- format.c: what a format's text means ---------------------------------------------------------------------------- */
 /* One value that the packed form keeps: an integer of `bits` bits (stored minus lo) or a raw float, the same for `gran` elements. */
@@ -156,6 +160,7 @@ Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
 int tp_view(Tp *p, int buf, const Dx *dim, int n_dims);
+int tp_root(const Tp *p, int buf);             /* whose memory it is */
 int tp_table(Tp *p, const void *data);         /* number of a format's table, added where new */
 Err *tp_form(Tp *p, const char *format, FormatForm **out);   /* analyzed once */
 /* Appends the statements of op `name` (the first variant that fits). results[i] < 0: a new temporary is made and its number stored; else

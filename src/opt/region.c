@@ -19,11 +19,6 @@ typedef struct Planner {
   uint64_t *hash;            /* of each expression in the region being finished, 0 not known yet */
 } Planner;
 
-static int root(const Tp *p, int buf) {
-  while (p->buf[buf].alias != buf) buf = p->buf[buf].alias;
-  return buf;
-}
-
 /* ---- walking loads ------------------------------------------------------------------------------------------------- */
 typedef bool (*LoadFn)(void *ctx, const DxNode *load); /* false stops */
 static bool walk_loads(Dag *d, Dx x, LoadFn fn, void *ctx) {
@@ -97,14 +92,14 @@ static Dx map_buf(void *ctx, Dx x) {
 
 static int n_defs(const Tp *p, int buf) {
   int n = 0;
-  for (int i = 0; i < p->n_stmts; i++) n += root(p, p->stmt[i].buf) == root(p, buf);
+  for (int i = 0; i < p->n_stmts; i++) n += tp_root(p, p->stmt[i].buf) == tp_root(p, buf);
   return n;
 }
 
 /* The same whenever it is read: no state, and given by one statement at most. */
 static bool is_stable(void *ctx, const DxNode *load) {
   const Tp *p = ctx;
-  return p->buf[root(p, (int)load->ival)].role != BUF_STATE && n_defs(p, (int)load->ival) <= 1;
+  return p->buf[tp_root(p, (int)load->ival)].role != BUF_STATE && n_defs(p, (int)load->ival) <= 1;
 }
 
 static bool stmt_same(const TpStmt *a, const TpStmt *b) {
@@ -161,7 +156,7 @@ static void inline_cheap(Planner *pl) {
     ok = ok && (pl->d->node[t->rhs].type == DT_INT || pl->d->node[t->rhs].kind == DX_FLT) && !has_kind(pl->d, t->rhs, DX_RED) && each_load(pl->d, t->rhs, cheap_load, p);
     ok = ok && pl->d->node[t->rhs].size <= MAX_CHEAP_SIZE;
     for (int k = 0; k < t->n_index; k++) ok = ok && pl->d->node[t->index[k]].kind == DX_AXIS;
-    for (int v = 0; v < p->n_bufs; v++) ok = ok && (v == t->buf || root(p, v) != t->buf);
+    for (int v = 0; v < p->n_bufs; v++) ok = ok && (v == t->buf || tp_root(p, v) != t->buf);
     if (!ok) continue;
     BufMap m = {.pl = pl, .inl = t, .inl_buf = t->buf};
     pl->dead[i] = true;
@@ -173,7 +168,7 @@ static void inline_cheap(Planner *pl) {
 typedef struct UseMark { const Tp *p; bool *used; } UseMark;
 static bool mark_use(void *ctx, const DxNode *load) {
   UseMark *u = ctx;
-  u->used[root(u->p, (int)load->ival)] = true;
+  u->used[tp_root(u->p, (int)load->ival)] = true;
   return true;
 }
 
@@ -184,7 +179,7 @@ static void drop_unused(Planner *pl) {
     UseMark u = {p, ARENA_ARRAY(pl->a, bool, p->n_bufs)};
     for (int i = 0; i < p->n_stmts; i++) if (!pl->dead[i]) each_stmt_load(pl->d, &p->stmt[i], mark_use, &u);
     for (int i = 0; i < p->n_stmts; i++) {
-      if (pl->dead[i] || p->buf[root(p, p->stmt[i].buf)].role != BUF_TEMP || u.used[root(p, p->stmt[i].buf)]) continue;
+      if (pl->dead[i] || p->buf[tp_root(p, p->stmt[i].buf)].role != BUF_TEMP || u.used[tp_root(p, p->stmt[i].buf)]) continue;
       pl->dead[i] = again = true;
     }
   }
@@ -259,7 +254,7 @@ static bool has(const Ints *l, int v) {
 typedef struct NoteRead { const Planner *pl; Ints *to; } NoteRead;
 static bool note_read(void *ctx, const DxNode *load) {
   const NoteRead *n = ctx;
-  int buf = root(n->pl->p, (int)load->ival);
+  int buf = tp_root(n->pl->p, (int)load->ival);
   if (!has(n->to, buf)) PUSH(n->pl->a, n->to->v, n->to->n, n->to->cap, buf);
   return true;
 }
@@ -271,11 +266,11 @@ static void find_order(Planner *pl) {
   pl->after = ARENA_ARRAY(pl->a, Ints, p->n_stmts + 1);
   for (int i = 0; i < p->n_stmts; i++) {
     Ints *after = &pl->after[i];
-    int made = root(p, p->stmt[i].buf);
+    int made = tp_root(p, p->stmt[i].buf);
     if (pl->dead[i]) continue;
     each_stmt_load(pl->d, &p->stmt[i], note_read, &(NoteRead){pl, &pl->reads[i]});
     for (int k = 0; k < i; k++) {
-      int other = root(p, p->stmt[k].buf);
+      int other = tp_root(p, p->stmt[k].buf);
       if (!pl->dead[k] && (other == made || has(&pl->reads[i], other) || has(&pl->reads[k], made))) PUSH(pl->a, after->v, after->n, after->cap, k);
     }
   }
@@ -301,9 +296,9 @@ static bool at_item(const Planner *pl, const Dx *index, int n_index, int n_par) 
 static bool local_read(void *ctx, const DxNode *load) {
   LocalRead *l = ctx;
   const Planner *pl = l->pl;
-  int r = root(pl->p, (int)load->ival);
+  int r = tp_root(pl->p, (int)load->ival);
   for (int i = 0; i < pl->p->n_stmts; i++) {
-    if (pl->dead[i] || root(pl->p, pl->p->stmt[i].buf) != r || pl->stmt_region[i] != l->region || &pl->p->stmt[i] == l->of) continue;
+    if (pl->dead[i] || tp_root(pl->p, pl->p->stmt[i].buf) != r || pl->stmt_region[i] != l->region || &pl->p->stmt[i] == l->of) continue;
     l->depends = true;
     if (load->ival != pl->p->stmt[i].buf && l->n_par > 1) return false; /* other dimensions: only rows are known to agree */
     if (!at_item(pl, load->arg, load->n_args, l->n_par) || !at_item(pl, pl->p->stmt[i].index, pl->p->stmt[i].n_index, l->n_par)) return false;
@@ -322,7 +317,7 @@ static bool reads_fit(const Planner *pl, const TpStmt *t, int region, int n_par,
 typedef struct ReadAt { const Planner *pl; int buf, n_par; } ReadAt;
 static bool read_at_item(void *ctx, const DxNode *load) {
   const ReadAt *r = ctx;
-  if (root(r->pl->p, (int)load->ival) != root(r->pl->p, r->buf)) return true;
+  if (tp_root(r->pl->p, (int)load->ival) != tp_root(r->pl->p, r->buf)) return true;
   return (load->ival == r->buf || r->n_par == 1) && at_item(r->pl, load->arg, load->n_args, r->n_par);
 }
 
@@ -331,8 +326,8 @@ static bool write_fits(const Planner *pl, const TpRegion *r, const TpStmt *t, in
   ReadAt at = {pl, t->buf, n_par};
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *u = &pl->p->stmt[r->stmt[i]];
-    bool writes = root(pl->p, u->buf) == root(pl->p, t->buf);
-    if (!writes && !has(&pl->reads[r->stmt[i]], root(pl->p, t->buf))) continue;
+    bool writes = tp_root(pl->p, u->buf) == tp_root(pl->p, t->buf);
+    if (!writes && !has(&pl->reads[r->stmt[i]], tp_root(pl->p, t->buf))) continue;
     if (!at_item(pl, t->index, t->n_index, n_par) || !each_stmt_load(pl->d, u, read_at_item, &at)) return false;
     if (writes && (!at_item(pl, u->index, u->n_index, n_par) || (u->buf != t->buf && n_par > 1))) return false;
   }
@@ -358,7 +353,7 @@ static int64_t region_cost(const Planner *pl, const TpRegion *r, int n_par) {
   return c;
 }
 
-static bool writes_state(const Planner *pl, const TpStmt *t) { return pl->p->buf[root(pl->p, t->buf)].role == BUF_STATE; }
+static bool writes_state(const Planner *pl, const TpStmt *t) { return pl->p->buf[tp_root(pl->p, t->buf)].role == BUF_STATE; }
 
 static bool region_writes_state(const Planner *pl, const TpRegion *r) {
   for (int i = 0; i < r->n_stmts; i++) if (writes_state(pl, &pl->p->stmt[r->stmt[i]])) return true;
@@ -438,7 +433,7 @@ static void form_regions(Planner *pl) {
 typedef struct Touch { const Tp *p; bool *read; } Touch;
 static bool touch(void *ctx, const DxNode *load) {
   Touch *t = ctx;
-  t->read[root(t->p, (int)load->ival)] = true;
+  t->read[tp_root(t->p, (int)load->ival)] = true;
   return true;
 }
 
@@ -452,7 +447,7 @@ static void set_phases(Planner *pl) {
     wr[i] = ARENA_ARRAY(pl->a, bool, p->n_bufs);
     for (int k = 0; k < r->n_stmts; k++) {
       each_stmt_load(pl->d, &p->stmt[r->stmt[k]], touch, &t);
-      wr[i][root(p, p->stmt[r->stmt[k]].buf)] = true;
+      wr[i][tp_root(p, p->stmt[r->stmt[k]].buf)] = true;
     }
     rd[i] = t.read;
     r->phase = 0;
@@ -477,7 +472,7 @@ static void sort_by_phase(TpPlan *plan) {
 typedef struct LocalUse { Planner *pl; int region, n_par; int *home; bool *everywhere; } LocalUse;
 static bool note_use(void *ctx, const DxNode *load) {
   LocalUse *u = ctx;
-  int r = root(u->pl->p, (int)load->ival);
+  int r = tp_root(u->pl->p, (int)load->ival);
   if (u->home[r] != u->region || !at_item(u->pl, load->arg, load->n_args, u->n_par) || u->pl->p->buf[load->ival].alias != load->ival) u->everywhere[r] = true;
   return true;
 }
@@ -492,7 +487,7 @@ static void localize(Planner *pl) {
     TpRegion *r = &pl->plan->region[i];
     for (int k = 0; k < r->n_stmts; k++) {
       TpStmt *t = &p->stmt[r->stmt[k]];
-      int b = root(p, t->buf);
+      int b = tp_root(p, t->buf);
       if ((home[b] >= 0 && home[b] != i) || !at_item(pl, t->index, t->n_index, r->contraction ? 2 : r->n_par) || t->buf != b) everywhere[b] = true;
       home[b] = i;
     }
@@ -504,7 +499,7 @@ static void localize(Planner *pl) {
   }
   for (int b = 0; b < p->n_bufs; b++)
     p->buf[b].local = p->buf[b].role == BUF_TEMP && home[b] >= 0 && !everywhere[b] ? home[b] : -1;
-  for (int b = 0; b < p->n_bufs; b++) p->buf[b].local = p->buf[root(p, b)].local;
+  for (int b = 0; b < p->n_bufs; b++) p->buf[b].local = p->buf[tp_root(p, b)].local;
 }
 
 typedef struct ArgList { Planner *pl; TpRegion *r; int cap; } ArgList;
@@ -517,7 +512,7 @@ static void collect_args(ArgList *l, Dx x) {
   const DxNode *n = &l->pl->d->node[x];
   if (!dag_walk_first(l->pl->d, x)) return;
   if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
-  if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, root(l->pl->p, (int)n->ival));
+  if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, tp_root(l->pl->p, (int)n->ival));
   const FormatForm *f = n->kind == DX_WGT ? l->pl->p->buf[n->ival].fmt : NULL;
   for (int i = 0; f && i < f->dag->n_tabs; i++) add_arg(l, TP_TABLE + tp_table(l->pl->p, f->dag->tab[i].data));
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
@@ -530,7 +525,7 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
   if (x < pl->n_cost && pl->hash[x]) return pl->hash[x];
   if (n->kind == DX_LOAD || n->kind == DX_WGT) {
     const TpBuf *b = &pl->p->buf[v];
-    int rt = root(pl->p, (int)v), k = 0;
+    int rt = tp_root(pl->p, (int)v), k = 0;
     while (k < r->n_args && r->arg[k] != rt) k++;
     v = b->local >= 0 ? 1000 + rt : k;
     h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
@@ -561,7 +556,7 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
     for (int k = 0; k < t->n_index; k++) collect_args(&l, t->index[k]);
     for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
     collect_args(&l, t->rhs);
-    if (pl->p->buf[t->buf].local < 0) add_arg(&l, root(pl->p, t->buf));
+    if (pl->p->buf[t->buf].local < 0) add_arg(&l, tp_root(pl->p, t->buf));
     bool told = false;
     for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
     if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);

@@ -272,15 +272,13 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   return true;
 }
 
-static int64_t gcd64(int64_t a, int64_t b) { return b ? gcd64(b, a % b) : a < 0 ? -a : a; }
-
 static int64_t unit_of(Emit *e, Dx x, int axis) {
   const DxNode *n = &e->d->node[x];
   int64_t unit = 1;
   if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return 1;
   for (int i = 0; i < n->n_args; i++) {
     int64_t u = unit_of(e, n->arg[i], axis);
-    unit = unit / gcd64(unit, u) * u;
+    unit = unit / dx_gcd(unit, u) * u;
   }
   if (n->kind != DX_WGT) return unit;
   const FormatForm *f = form_of(e, (int)n->ival);
@@ -288,7 +286,7 @@ static int64_t unit_of(Emit *e, Dx x, int axis) {
   int64_t unit_len = format_layout(f, buf_K(e, (int)n->ival)).unit;
   bool by_chunk = n->op == WA_CODE || (n->op == WA_VALUE && f->code >= 0 && !e->panel[n->ival].value);
   int64_t need = raw ? f->block : by_chunk && unit_len <= (n->op == WA_CODE ? 256 : 128) ? unit_len : by_chunk ? f->chunk : 1;
-  int64_t g = gcd64(need, dx_coef(e->d, n->arg[1], axis, &ok));
+  int64_t g = dx_gcd(need, dx_coef(e->d, n->arg[1], axis, &ok));
   if (!ok) emit_fail(e, err_new(ERR_UNSUPPORTED, "a weight's position is not linear"));
   return g ? need / g : 1;
 }

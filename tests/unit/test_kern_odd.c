@@ -1,20 +1,11 @@
 /* Odd shapes and formats, from tests/kern/odd.cases: machine code of every target that runs here against the interpreter, bit for bit.
    And one format whose values are written down here, since what both would get wrong no comparison finds. */
+#include "cases.h"
 #include "kern/kern.h"
-#include "test.h"
 
-extern const Source std_embedded[];
-enum { MAX_SRC = 64, MAX_SETS = 8 };
+enum { MAX_SETS = 8 };
 static Kerns *set[MAX_SETS];
 static int n_sets;
-
-static Err *load(Arena *a, const char *text, Module **out) {
-  Source src[MAX_SRC];
-  int n = 0;
-  for (const Source *s = std_embedded; s->file && n < MAX_SRC - 1; s++) src[n++] = *s;
-  src[n++] = (Source){"case.lum", text};
-  return lang_load(a, src, n, out);
-}
 
 /* Kernels are kept by the format's name, and every case has its own: the sets are new each time. */
 static void sets_open(void) {
@@ -35,11 +26,10 @@ static Err *check(Arena *a, const Module *m, const char *spec, const char *preci
   return kern_check(s, set, n_sets, 1, NULL, NULL);
 }
 
-static void run_case(const char *text, char *specs) {
+static void run_case(char *text, char *specs) {
   Arena *a = arena_new("compile");
   Module *m = NULL;
-  EXPECT_OK(load(a, text, &m));
-  EXPECT(specs && specs[0] == '>', "a case has lines '> SPEC'");
+  EXPECT_OK(cases_load(a, text, &m));
   sets_open();
   for (char *line = specs, *next; m && line && line[0] == '>'; line = next) {
     next = strchr(line, '\n');
@@ -51,22 +41,6 @@ static void run_case(const char *text, char *specs) {
   arena_free(a);
 }
 
-static void run_cases(void) {
-  Str file = {0};
-  EXPECT_OK(os_read_file("tests/kern/odd.cases", 1 << 20, &file));
-  char *next = file.p ? strstr(file.p, "\n#--- ") : NULL;
-  while (next) {
-    char *name = next + 6, *text = strchr(name, '\n');
-    next = strstr(name, "\n#--- ");
-    if (next) *next = 0;
-    char *specs = strstr(text, "\n> ");
-    if (specs) *specs++ = 0;
-    if (specs > text) *text++ = 0;
-    TEST(name) run_case(text < specs ? text : "", specs);
-  }
-  str_free(&file);
-}
-
 /* i32 has a sign that >> keeps, u32 is shifted as it is. */
 static void decode_signs(void) {
   static const char text[] = "format fx {\n  block 4\n  a : i32[2] @0\n  b : u32[2] @8\n  x(i) = i < 2 ? a[i] >> 4 : (b[i - 2] >> 28) + 0.5\n}\n";
@@ -75,7 +49,7 @@ static void decode_signs(void) {
   Arena *a = arena_new("compile");
   Module *m = NULL;
   FormatForm *f = NULL;
-  EXPECT_OK(load(a, text, &m));
+  EXPECT_OK(cases_load(a, text, &m));
   if (m) EXPECT_OK(format_analyze(a, m, lang_format(m, "fx"), &f));
   sets_open();
   for (int i = 0; f && i < n_sets; i++) {
@@ -90,7 +64,7 @@ static void decode_signs(void) {
 }
 
 int main(void) {
-  run_cases();
+  cases_each("tests/kern/odd.cases", run_case);
   TEST("32 bits with a sign and without") decode_signs();
   TEST_MAIN_END();
 }

@@ -1,19 +1,7 @@
 /* Texts that mean no kernel are refused in words, whatever they say: nothing a user writes ends the process or keeps it for years.
    And statements run in the text's order, also where they change what others read. */
-#include "gen/gen.h"
+#include "cases.h"
 #include "kern/kern.h"
-#include "test.h"
-
-extern const Source std_embedded[];
-enum { MAX_SRC = 64 };
-
-static Err *load(Arena *a, const char *text, Module **out) {
-  Source src[MAX_SRC];
-  int n = 0;
-  for (const Source *s = std_embedded; s->file && n < MAX_SRC - 1; s++) src[n++] = *s;
-  src[n++] = (Source){"case.lum", text};
-  return lang_load(a, src, n, out);
-}
 
 /* Everything up to machine code for every target and shape, and the oracle's form. */
 static Err *compile_all(Arena *a, const KernSpec *s) {
@@ -65,7 +53,7 @@ static Err *compile_spec(Arena *a, const char *text, const char *spec, const cha
   Module *m;
   KernCall call;
   KernSpec *s;
-  TRY(load(a, text, &m));
+  TRY(cases_load(a, text, &m));
   if (!strncmp(spec, "encode ", 7)) return compile_encode(a, m, lang_format(m, spec + 7));
   TRY(kern_call_parse(a, spec, &call));
   TRY(kern_call_build(a, m, &call, precision, &s));
@@ -73,37 +61,19 @@ static Err *compile_spec(Arena *a, const char *text, const char *spec, const cha
   return compile_all(a, s);
 }
 
-static void refused(const char *text, const char *spec, const char *want) {
+/* rest: "> SPEC", then a line of what is said. */
+static void refused(char *text, char *rest) {
   Arena *a = arena_new("compile");
+  char *spec = rest + 2, *want = strchr(spec, '\n'), *end = want ? strchr(want + 1, '\n') : NULL;
+  EXPECT(want, "a case says what is said");
+  if (want) *want++ = 0;
+  if (end) *end = 0;
   int64_t t = os_now_ns();
   Err *e = compile_spec(a, text, spec, "int8");
-  EXPECT(e && strstr(err_text(e), want), "%s: said '%s', expected '%s'", spec, e ? err_text(e) : "nothing", want);
+  EXPECT(e && want && strstr(err_text(e), want), "%s: said '%s', expected '%s'", spec, e ? err_text(e) : "nothing", want ? want : "");
   EXPECT(os_now_ns() - t < 60 * (int64_t)1000000000, "%s: took %.1f s", spec, (double)(os_now_ns() - t) * 1e-9);
   err_free(e);
   arena_free(a);
-}
-
-static void refused_cases(void) {
-  Str file = {0};
-  EXPECT_OK(os_read_file("tests/kern/refused.cases", 1 << 20, &file));
-  char *next = file.p ? strstr(file.p, "\n#--- ") : NULL;
-  while (next) {
-    char *name = next + 6, *text = strchr(name, '\n');
-    next = strstr(name, "\n#--- ");
-    if (next) *next = 0;
-    char *spec = strstr(text, "\n> "), *want = spec ? strchr(spec + 3, '\n') : NULL;
-    *text++ = 0;
-    TEST(name) {
-      EXPECT(want, "a case is a text, a line '> SPEC' and what is said");
-      if (!want) continue;
-      *want++ = 0;
-      *spec = 0;
-      char *end = strchr(want, '\n');
-      if (end) *end = 0;
-      refused(spec + 1 > text ? text : "", spec + 3, want);
-    }
-  }
-  str_free(&file);
 }
 
 /* ---- the text's order ---------------------------------------------------------------------------------------------- */
@@ -117,7 +87,7 @@ static Err *run_rows(Arena *a, const char *text, const char *name, float out[ROW
   KernSpec *s;
   char spec[64];
   snprintf(spec, sizeof spec, "t x=f32[%d,%d]", ROWS, COLS);
-  TRY(load(a, text, &m));
+  TRY(cases_load(a, text, &m));
   TRY(kern_call_parse(a, spec, &call));
   TRY(kern_call_build(a, m, &call, NULL, &s));
   uint8_t **mem = ARENA_ARRAY(a, uint8_t *, s->tp->n_bufs);
@@ -182,7 +152,7 @@ static void order_cases(void) {
 }
 
 int main(void) {
-  refused_cases();
+  cases_each("tests/kern/refused.cases", refused);
   order_cases();
   TEST_MAIN_END();
 }
