@@ -352,7 +352,8 @@ static Err *check_params(const ModelDecl *d) {
 static Err *check_result(const Build *b, const TpArg *r) {
   const TpBuf *t = r->kind == TA_BUF ? &b->tp->buf[r->buf] : NULL;
   if (!t || t->role != BUF_TEMP || t->n_dims != 2 || t->mem != IR_M_f32) return err_new(ERR_UNSUPPORTED, "model %s: the result must be an op's, f32 with 2 dimensions", b->m->decl->name);
-  const DxNode *n = &b->tp->dag->node[t->dim[0]];
+  const DxNode *n = &b->tp->dag->node[t->dim[0]], *cols = &b->tp->dag->node[t->dim[1]];
+  if (cols->ival > INT32_MAX) return err_new(ERR_LIMIT, "model %s: logits of %lld tokens, expected at most %d", b->m->decl->name, (long long)cols->ival, INT32_MAX);
   return n->kind == DX_SYM && n->ival == 1 ? NULL : err_new(ERR_SHAPE, "model %s: the result's rows must be those that are asked for, %s", b->m->decl->name, b->m->decl->param[2].type.dim[0]->name);
 }
 

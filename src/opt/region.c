@@ -342,11 +342,6 @@ static int common_prefix(const TpRegion *r, const TpStmt *t) {
   return n;
 }
 
-static bool region_fits(const Planner *pl, const TpRegion *r, int region, int n_par) {
-  for (int i = 0; i < r->n_stmts; i++) if (!reads_fit(pl, &pl->p->stmt[r->stmt[i]], region, n_par, NULL)) return false;
-  return true;
-}
-
 static int64_t region_cost(const Planner *pl, const TpRegion *r, int n_par) {
   int64_t c = 0;
   for (int i = 0; i < r->n_stmts; i++) c += item_cost(pl, &pl->p->stmt[r->stmt[i]], n_par);
@@ -367,7 +362,7 @@ static int join_par(const Planner *pl, const TpRegion *r, int region, const TpSt
   bool stores = region_writes_state(pl, r) && !writes_state(pl, t);
   for (int n = most; n >= 1; n--) {
     bool depends;
-    if (!reads_fit(pl, t, region, n, &depends) || !region_fits(pl, r, region, n) || !write_fits(pl, r, t, n)) continue;
+    if (!reads_fit(pl, t, region, n, &depends) || !write_fits(pl, r, t, n)) continue; /* what fits with more axes fits with fewer */
     if (stores && !depends) continue;
     bool light = region_cost(pl, r, n) + item_cost(pl, t, n) <= MAX_SHRINK_COST;
     if (n < r->n_par && !light) continue;

@@ -151,8 +151,24 @@ static void order_cases(void) {
   }
 }
 
+static float many(int m, int k) { return (float)(100 * m + k + 1999); }
+
+static void many_cases(void) {
+  TEST("two thousand statements over one tensor take seconds at most") {
+    Str text = {0};
+    str_add(&text, "op t(x: f32[M,K]) -> y: f32[M,K] {\n  y[m,k] = x[m,k]\n");
+    for (int i = 1; i < 2000; i++) str_add(&text, "  y[m,k] = y[m,k] + 1.0\n");
+    str_add(&text, "}\n");
+    int64_t t = os_now_ns();
+    expect_rows(text.p, "y", many);
+    EXPECT(os_now_ns() - t < 60 * (int64_t)1000000000, "took %.1f s", (double)(os_now_ns() - t) * 1e-9);
+    str_free(&text);
+  }
+}
+
 int main(void) {
   cases_each("tests/kern/refused.cases", refused);
   order_cases();
+  many_cases();
   TEST_MAIN_END();
 }
