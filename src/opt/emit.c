@@ -518,8 +518,9 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   return acc;
 }
 
-/* One vector step of a striped reduction at elements first .. first+15, of which `active` (i1x16, 0: all) count. */
-static IrRef stripe_step(Emit *e, const DxNode *red, Lin first, bool contiguous, IrRef active, IrRef acc) {
+/* One vector step of a striped reduction at elements first .. first+15. Contiguous: those of `active` (i1x16, 0: all) count, and all are read;
+   else n elements, and no other is read. */
+static IrRef stripe_step(Emit *e, const DxNode *red, Lin first, bool contiguous, IrRef active, int n, IrRef acc) {
   int axis = (int)red->ival;
   Vals v = {1, true, &acc};
   IrRef old = acc;
@@ -532,7 +533,7 @@ static IrRef stripe_step(Emit *e, const DxNode *red, Lin first, bool contiguous,
   } else { /* lane by lane: the same order, only slower */
     int lane_axis = e->lane_axis;
     e->lane_axis = -1;
-    for (int i = 0; i < FULL_LANES; i++) {
+    for (int i = 0; i < n; i++) {
       IrRef s = ir_extract(&e->b, old, i);
       Vals sv = {1, false, &s};
       e->axis[axis].k = first.k + i;
@@ -568,19 +569,21 @@ static IrRef reduce_striped(Emit *e, const DxNode *n) {
     full = ir_shift(&e->b, IR_shr, len, 4);
   }
   if (fixed && ext / FULL_LANES <= 4 && contiguous) {
-    for (int64_t i = 0; i < ext / FULL_LANES; i++) acc = stripe_step(e, n, lin_const(i * FULL_LANES), true, 0, acc);
+    for (int64_t i = 0; i < ext / FULL_LANES; i++) acc = stripe_step(e, n, lin_const(i * FULL_LANES), true, 0, FULL_LANES, acc);
   } else if (!fixed || ext >= FULL_LANES) {
     Loop l;
     loop_begin(e, &l, full, false, &acc, 1);
-    acc = stripe_step(e, n, lin_ref(l.iv, FULL_LANES), contiguous, 0, l.carried[0]);
+    acc = stripe_step(e, n, lin_ref(l.iv, FULL_LANES), contiguous, 0, FULL_LANES, l.carried[0]);
     loop_end(e, &l, &acc);
     acc = l.carried[0];
   }
-  if (fixed ? ext % FULL_LANES != 0 : contiguous) {
+  contiguous = contiguous && !emit_reads_raw(e, n->arg[1]); /* buffers have room behind them, files end where they end */
+  if (fixed && !contiguous && ext % FULL_LANES) acc = stripe_step(e, n, lin_const(ext / FULL_LANES * FULL_LANES), false, 0, (int)(ext % FULL_LANES), acc);
+  else if (fixed ? ext % FULL_LANES != 0 : contiguous) {
     Lin at = fixed ? lin_const(ext / FULL_LANES * FULL_LANES) : lin_ref(full, FULL_LANES);
     IrRef rest = fixed ? ir_const_i(&e->b, IR_T_i32, ext % FULL_LANES) : ir_op1(&e->b, IR_trunc, ir_op2(&e->b, IR_and, len, ir_const_i(&e->b, IR_T_i64, FULL_LANES - 1)));
     IrRef active = ir_cmp(&e->b, IR_icmp, IR_P_lt, ir_iota(&e->b, FULL_LANES), ir_splat(&e->b, rest, FULL_LANES));
-    acc = stripe_step(e, n, at, contiguous, active, acc);
+    acc = stripe_step(e, n, at, true, active, FULL_LANES, acc);
   } else if (!fixed) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum of unknown length over scattered elements"));
   e->lane_axis = lane_axis;
   e->lanes = lanes;
@@ -666,6 +669,13 @@ static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {
   if (n->kind == DX_OP && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false;
   for (int i = 0; i < n->n_args; i++) if (!lanes_fit(e, n->arg[i], axis, lanes)) return false;
   return true;
+}
+
+bool emit_reads_raw(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  if (n->kind == DX_WGT && e->p->buf[n->ival].raw) return true;
+  for (int i = 0; i < n->n_args; i++) if (emit_reads_raw(e, n->arg[i])) return true;
+  return false;
 }
 
 bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes) {

@@ -128,16 +128,8 @@ static void lane_step(Emit *e, const TpStmt *t, int axis, Lin first, int n_lanes
   emit_forget_axis(e, mark, axis);
 }
 
-/* Rows of a file end where they end: no vector may reach past them. */
-static bool reads_raw(const Emit *e, Dx x) {
-  const DxNode *n = &e->d->node[x];
-  if (n->kind == DX_WGT && e->p->buf[n->ival].raw) return true;
-  for (int i = 0; i < n->n_args; i++) if (reads_raw(e, n->arg[i])) return true;
-  return false;
-}
-
 static void lane_rest(Emit *e, const TpStmt *t, int axis, int64_t first, int64_t end) {
-  if (!reads_raw(e, t->rhs)) {
+  if (!emit_reads_raw(e, t->rhs)) {
     lane_step(e, t, axis, lin_const(first), (int)(end - first));
     return;
   }
