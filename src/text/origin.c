@@ -55,11 +55,15 @@ void text_weave_print(Weave *w, Val v) {
 }
 
 void text_weave_escape(Weave *w, Val v) {
-  Str plain = {0}, one = {0};
-  val_print(&plain, v);
-  text_escape(&one, plain.p ? plain.p : "", plain.n);
-  (text_is_foreign(v) ? text_weave_foreign : text_weave_own)(w, one.p ? one.p : "", one.n);
-  str_free(&plain);
+  Weave plain = {0};
+  Str one = {0};
+  text_weave_print(&plain, v);
+  for (size_t i = 0; i < plain.text.n; i++) {
+    str_clear(&one);
+    text_escape(&one, plain.text.p + i, 1);
+    (i < plain.user.n && plain.user.p[i] ? text_weave_foreign : text_weave_own)(w, one.p, one.n);
+  }
+  text_weave_free(&plain);
   str_free(&one);
 }
 

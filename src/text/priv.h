@@ -84,7 +84,7 @@ void text_weave_own(Weave *w, const char *p, size_t n);           /* the templat
 void text_weave_foreign(Weave *w, const char *p, size_t n);       /* the conversation's */
 void text_weave_part(Weave *w, const VStr *s, const char *p, size_t n); /* bytes inside s, as they are there */
 void text_weave_print(Weave *w, Val v);                           /* str(): a string's bytes as they are there, else all of one origin */
-void text_weave_escape(Weave *w, Val v);                          /* the same with HTML escapes, all of one origin */
+void text_weave_escape(Weave *w, Val v);                          /* the same with HTML escapes */
 void text_weave_add(Weave *w, const Weave *more);
 bool text_is_foreign(Val v);                                      /* something in it is the conversation's */
 Val val_own(Arena *a, Val s);                                     /* the string as the template's */

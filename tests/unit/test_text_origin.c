@@ -47,6 +47,7 @@ static const struct { const char *template, *text, *marks; } rows[] = {
   {"{{ bos_token + x }}", "<s> <x>b ", "   ^^^^^^"},
   {"{{ '<|' + messages[0].role + '|>' + messages[0].content }}{{ messages[1].role }}", "<|user|><|user|>evil", "        ^^^^^^^^^^^^"},
   {"{{ (x | string | safe) ~ ('<a>' | safe) }}", " <x>b <a>", "^^^^^^   "},
+  {"{{ x + '[a]' + ('&' | safe) }}", " &lt;x&gt;b [a]&", "^^^^^^^^^^^^    "},
   {"{{ '<a>' | center(5) }}{{ y | map('upper') | join('<s>') }}", " <a> <P><s>Q", "     ^^^   ^"},
   {"{{ '<a>' if x else '<b>' }}{{ 'b' in x }}{{ x | length }}", "<a>True6", "        "},
 };
