@@ -140,6 +140,7 @@ typedef struct TpStmt {
   int n_axes; Dx extent[DX_BINDER];
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
+  int line;                 /* of the caller's text that called the op, 0: none */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
@@ -149,6 +150,7 @@ typedef struct TpSym { const char *name; } TpSym;             /* a dimension kno
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
+  int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
   TpSym *sym; int n_syms, cap_syms;
