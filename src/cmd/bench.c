@@ -135,7 +135,7 @@ static int by_speed(const void *x, const void *y) {
 /* The round whose speed is the median, of an even number the lower; the best one where asked for. */
 static const BenchRound *round_of(const Bench *b, int phase) {
   double *v = ARENA_ARRAY(b->arena, double, (size_t)b->o->rounds);
-  for (int i = 0; i < b->o->rounds; i++) v[i] = bench_per_second((double)b->round[i].speed[phase].n_tokens, b->round[i].speed[phase].t_ns);
+  for (int i = 0; i < b->o->rounds; i++) v[i] = cmd_bench_rate((double)b->round[i].speed[phase].n_tokens, b->round[i].speed[phase].t_ns);
   double *sorted = ARENA_ARRAY(b->arena, double, (size_t)b->o->rounds);
   memcpy(sorted, v, (size_t)b->o->rounds * sizeof *v);
   qsort(sorted, (size_t)b->o->rounds, sizeof *v, by_speed);
@@ -208,7 +208,7 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   Quiet q = quiet_now();
   Err *e = measure(&b, warm_ns);
   b.others = others_percent(&q);
-  if (!e) e = bench_tell(&b);
+  if (!e) e = cmd_bench_tell(&b);
   for (int i = 0; i < o->batch; i++) seq_free(b.seq[i]);
   model_close(b.m);
   return e;

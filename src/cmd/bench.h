@@ -37,6 +37,6 @@ typedef struct Bench {
   double others;           /* percent of all processors that other processes used; below 0: not known */
 } Bench;
 
-double bench_per_second(double n, int64_t t_ns);
-Err *bench_tell(const Bench *b);
+double cmd_bench_rate(double n, int64_t t_ns);
+Err *cmd_bench_tell(const Bench *b);
 #endif

@@ -7,7 +7,7 @@
 
 enum { QUIET_PERCENT = 5 };
 
-double bench_per_second(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
+double cmd_bench_rate(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
 static double ms(int64_t t_ns) { return (double)t_ns * 1e-6; }
 static double over(double a, double b) { return b > 0 ? a / b : 0; }
 
@@ -27,7 +27,7 @@ static Against against(const Bench *b, int phase) {
 /* Decoding's weights alone: once a step, whatever the batch. */
 static double weights_percent(const Bench *b) {
   const BenchRound *r = b->of[BENCH_DECODE];
-  return 100 * over(bench_per_second((double)model_bytes_per_token(b->m) * (double)b->o->generate, r->speed[BENCH_DECODE].t_ns), r->peak.read_bytes_per_s);
+  return 100 * over(cmd_bench_rate((double)model_bytes_per_token(b->m) * (double)b->o->generate, r->speed[BENCH_DECODE].t_ns), r->peak.read_bytes_per_s);
 }
 
 /* Seconds of one call. */
@@ -55,12 +55,12 @@ static json_t *phase_json(const Bench *b, int phase) {
   const BenchSpeed *s = &b->of[phase]->speed[phase];
   Against x = against(b, phase);
   json_t *o = json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "tokens", (json_int_t)s->n_tokens, "seconds", (double)s->t_ns * 1e-9, "cpu_seconds", (double)s->cpu_ns * 1e-9,
-                        "tokens_per_second", bench_per_second((double)s->n_tokens, s->t_ns), "operations_per_second", x.ops_per_s, "bytes_per_second", x.bytes_per_s,
+                        "tokens_per_second", cmd_bench_rate((double)s->n_tokens, s->t_ns), "operations_per_second", x.ops_per_s, "bytes_per_second", x.bytes_per_s,
                         "percent_of_peak", x.percent_of_peak, "percent_of_bandwidth", x.percent_of_bandwidth, "kernels", kernels_json(b, phase));
   CHECK(o, "bench: no JSON");
   json_object_set_new(o, phase == BENCH_PREFILL ? "prompt" : "context", json_integer((json_int_t)(phase == BENCH_PREFILL ? b->o->prompt : b->context)));
   json_t *rounds = json_array();
-  for (int i = 0; i < b->o->rounds; i++) json_array_append_new(rounds, json_real(bench_per_second((double)b->round[i].speed[phase].n_tokens, b->round[i].speed[phase].t_ns)));
+  for (int i = 0; i < b->o->rounds; i++) json_array_append_new(rounds, json_real(cmd_bench_rate((double)b->round[i].speed[phase].n_tokens, b->round[i].speed[phase].t_ns)));
   json_object_set_new(o, "rounds", rounds);
   return o;
 }
@@ -145,7 +145,7 @@ static void phase_text(const Bench *b, int phase, const char *name) {
   const BenchSpeed *s = &b->of[phase]->speed[phase];
   Against x = against(b, phase);
   printf("  %-8s %8lld tokens %9.3f s %9.1f tokens/s  %5.1f%% of peak  %5.1f%% of bandwidth  (%.1f Gop/s, %.1f GB/s of weights and states)\n", name, (long long)s->n_tokens, (double)s->t_ns * 1e-9,
-         bench_per_second((double)s->n_tokens, s->t_ns), x.percent_of_peak, x.percent_of_bandwidth, x.ops_per_s * 1e-9, x.bytes_per_s * 1e-9);
+         cmd_bench_rate((double)s->n_tokens, s->t_ns), x.percent_of_peak, x.percent_of_bandwidth, x.ops_per_s * 1e-9, x.bytes_per_s * 1e-9);
 }
 
 static void tell_text(const Bench *b) {
@@ -165,7 +165,7 @@ static void tell_text(const Bench *b) {
   printf("\n%s\n", others_text(b->arena, b->others));
 }
 
-Err *bench_tell(const Bench *b) {
+Err *cmd_bench_tell(const Bench *b) {
   if (b->o->svg) TRY(tell_svg(b));
   if (b->o->json) TRY(tell_json(b));
   if (!b->o->json || strcmp(b->o->json, "-")) tell_text(b);

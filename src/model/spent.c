@@ -8,7 +8,7 @@
 /* ---- who a kernel is ----------------------------------------------------------------------------------------------- */
 static int by_number(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
 
-/* Lines of the model's text that its statements come from: llama.lum:60,62 */
+/* Lines of the model's text that its statements come from: FILE.lum:60,62 */
 static const char *where_text(const Model *m, const Section *s, int region) {
   const TpRegion *r = &s->plan->region[region];
   const char *file = strrchr(m->decl->loc.file, '/');
