@@ -665,7 +665,8 @@ static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
   return err_new(ERR_NOT_FOUND, "%s: no tokenizer.json, tekken.json, tokenizer.model or tiktoken file", dir);
 }
 
-static Err *open_text(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+/* The whole of a file's text, whichever of the four it is. */
+Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
   size_t at = 0;
   while (at < text->n && strchr(" \t\r\n", text->p[at]) && text->p[at]) at++;
   if (at < text->n && text->p[at] == '{') {
@@ -684,7 +685,7 @@ Err *text_vocab_open(const char *path, TextVocab **out) {
   TextVocab *v = NULL;
   Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
   if (!e) e = read_maybe_gz(path, &text);
-  if (!e) e = err_wrap(open_text(tmp, path, &text, &v), "%s", path);
+  if (!e) e = err_wrap(text_vocab_read(tmp, path, &text, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
   str_free(&text);
   arena_free(tmp);

@@ -152,6 +152,9 @@ void text_trie_put(Trie *t, const char *p, size_t n, int32_t value);
 uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte); /* 0: no edge */
 void text_trie_free(Trie *t);
 
+/* hf.c: a vocabulary from a file's text; path says what the text does not (a tiktoken file's split rule). tmp lives during the call only. */
+Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out);
+
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;
 ModelScratch *text_model_scratch_new(void);
@@ -168,7 +171,12 @@ Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, co
 void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out);
 
 /* lex.c, parse.c: a template's tokens and tree. Names are interned per template: equal names are equal pointers. */
-enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000, TEMPLATE_MAX_DEPTH = 1000, TEMPLATE_MAX_RANGE = 100000 };
+#ifdef LUMEN_SMALL_BUDGETS /* a fuzz target's: a bound that is never reached in its time is a bound that is never tried */
+enum { TEMPLATE_MAX_OUTPUT = 1 << 20, TEMPLATE_MAX_MEMORY = 16 << 20, TEMPLATE_MAX_STEPS = 200000 };
+#else
+enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000 };
+#endif
+enum { TEMPLATE_MAX_DEPTH = 1000, TEMPLATE_MAX_RANGE = 100000 };
 typedef enum TokenKind {
   TK_EOF, TK_DATA, TK_VAR_BEGIN, TK_VAR_END, TK_BLOCK_BEGIN, TK_BLOCK_END, TK_NAME, TK_STRING, TK_INTEGER, TK_FLOAT,
 #define OPERATOR(id, text) TK_##id,
