@@ -4,7 +4,17 @@
 #include "text/text.h"
 
 /* utf8.c: characters. A code point is an int32_t; -1 stands for a broken byte. */
-int text_utf8_next(const char *p, const char *end, int32_t *cp);  /* bytes read, at least 1; broken: 1 and cp -1 */
+int text_utf8_next_any(const char *p, const char *end, int32_t *cp);
+/* Bytes read, at least 1; broken: 1 and cp -1. The two commonest lengths are decided here. */
+static inline int text_utf8_next(const char *p, const char *end, int32_t *cp) {
+  uint8_t a = (uint8_t)p[0];
+  if (a < 0x80) { *cp = a; return 1; }
+  if (a > 0xE0 && a < 0xF0 && a != 0xED && end - p > 2) {
+    uint8_t b = (uint8_t)p[1] ^ 0x80, c = (uint8_t)p[2] ^ 0x80;
+    if ((b | c) < 0x40) { *cp = (a & 15) << 12 | b << 6 | c; return 3; }
+  }
+  return text_utf8_next_any(p, end, cp);
+}
 int text_utf8_put(int32_t cp, char out[4]);                       /* bytes written */
 void text_utf8_add(Str *s, int32_t cp);
 size_t text_utf8_valid(const char *p, size_t n);                  /* length of the valid prefix */
@@ -20,10 +30,12 @@ bool text_char_is_printable(int32_t cp);                          /* Python's st
 typedef enum CaseMode { CASE_LOWER, CASE_UPPER, CASE_TITLE } CaseMode;
 int text_char_case(int32_t cp, CaseMode mode, int32_t out[3]);    /* full case mapping; characters written */
 typedef enum NormalForm { FORM_NFC, FORM_NFD, FORM_NFKC, FORM_NFKD } NormalForm;
+bool text_char_is_still(int32_t cp, NormalForm form);             /* its own normal form, and nothing before it changes that */
 void text_normal_form(const char *p, size_t n, NormalForm form, Str *out); /* broken bytes pass through */
 
 /* json.c, value.c: values. Lists and dictionaries keep order. A value is good as long as its arena. */
 __extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 UInt128;
 typedef enum ValKind {
   V_ERROR, V_UNDEF, V_NONE, V_BOOL, V_INT, V_BIG, V_FLOAT, V_STR, V_LIST, V_DICT, V_RANGE, V_ITER, V_VIEW, V_NAMESPACE, V_LOOP, V_FUNC, V_OBJECT
 } ValKind;
@@ -89,9 +101,12 @@ typedef struct Tok {
   bool special, in_model;
   int16_t byte;            /* value of a byte token, else -1 */
 } Tok;
-typedef struct IdMap { int32_t *slot; uint32_t mask; } IdMap;     /* text or piece to id */
-typedef struct MergeMap { uint64_t *key; uint32_t *rank; int32_t *id; uint32_t mask; } MergeMap;
-typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; } Trie;
+typedef struct IdSlot { uint32_t tag; int32_t id; } IdSlot;       /* tag: the hash's upper half; id -1: free */
+typedef struct IdMap { IdSlot *slot; uint32_t mask; } IdMap;      /* text or piece to id */
+typedef struct MergeTo { uint32_t rank; int32_t id; } MergeTo;    /* id -1: no merge */
+typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id */
+typedef struct MergeMap { MergeSlot *slot; uint32_t mask; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
+typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; bool first[256]; } Trie; /* first: bytes with an edge at the root */
 typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE } ModelKind;
 typedef enum StepKind {
   STEP_FORM, STEP_LOWER, STEP_STRIP_ACCENTS, STEP_STRIP, STEP_PREPEND, STEP_REPLACE, STEP_REPLACE_REGEX, STEP_CHARSMAP, STEP_NMT, STEP_BERT,
@@ -119,8 +134,10 @@ struct TextVocab {
   ModelKind model;
   bool byte_level, byte_fallback, fuse_unk, ignore_merges, by_rank; /* by_rank: a merge is any pair whose join is a token */
   uint32_t max_piece;                /* bytes */
-  bool cut_at_mark;                  /* no token goes on past a word and into the next word's mark: words can be merged one by one */
+  bool cut_at_mark;                  /* words that begin with SentencePiece's mark can be merged one by one.. */
+  bool uncut[256];                   /* ..unless the byte before the mark is one that some token holds before a mark */
   MergeMap merges;
+  MergeTo *byte_pair;                /* [65536] what two byte tokens merge into; byte-level vocabularies have it */
   int32_t byte_id[256];
   int unk, bos, eos;
   Trie trie;                         /* Unigram */
@@ -147,6 +164,7 @@ Err *text_vocab_index_text(TextVocab *v);                         /* by_text onl
 Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank);
 void text_vocab_merges_reserve(TextVocab *v, int n);
 bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out); /* GPT-2's printable bytes back to bytes */
+uint64_t text_hash(const char *p, size_t n);                      /* of short texts, fast: not kept anywhere, not for untrusted keys alone */
 int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n);
 void text_trie_put(Trie *t, const char *p, size_t n, int32_t value);
 uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte); /* 0: no edge */
@@ -157,8 +175,9 @@ Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **
 
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;
-ModelScratch *text_model_scratch_new(void);
+ModelScratch *text_model_scratch_new(size_t n_text);              /* for pieces of one text, which stay where they are until it is freed */
 void text_model_scratch_free(ModelScratch *s);
+MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right); /* p[n]: the bytes of both */
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out);
 
 /* split.c: regular expressions and the steps before the model. */
