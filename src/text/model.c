@@ -2,15 +2,14 @@
    In: a piece (bytes), the immutable vocabulary, scratch memory of the caller. Out: ids appended. Nothing fails.
 
    A short piece is merged in arrays: the best pair is searched, then the arrays close up. A long one is a doubly linked list of symbols
-   and a heap of adjacent pairs that may merge, ordered by (rank, position); a popped pair whose symbols have changed since is stale and
+   and a heap of adjacent pairs that may merge, ordered by (rank, position); a popped pair whose symbol has another pair by now is stale and
    dropped. n symbols make at most n-1 merges and 3n heap entries, so the time is n log n whatever the text. Words come again and again:
    a table of bounded size says where in the ids of this text a word was answered before. Sennrich et al. 2016 (BPE); Kudo 2018 (Unigram: the best path by Viterbi). */
 #include <stdlib.h>
 #include <string.h>
 #include "text/priv.h"
 
-typedef struct Sym { int32_t id, prev, next; uint32_t off, n; } Sym;
-typedef struct Pair { uint32_t rank; int32_t left, right, id; uint32_t n; int32_t left_id, right_id; } Pair;
+typedef struct Sym { int32_t id, prev, next; uint32_t off; MergeTo pair; } Sym; /* pair: what it and the next one merge into; gone: pair.id -1 */
 typedef struct Word { const char *p; uint32_t tag, ids_at; uint16_t n, n_ids; } Word;
 typedef struct Best { double score; int32_t from, id; } Best;
 enum { SMALL = 48, WORD_MAX = 64, WORDS_MAX = 1 << 15 }; /* bytes, bytes, slots */
@@ -18,7 +17,7 @@ struct ModelScratch {
   Word *word;
   uint32_t word_mask;
   Sym *sym;
-  Pair *heap;
+  uint64_t *heap;          /* rank << 32 | symbol */
   Best *node;
   int32_t *path;
   size_t cap_sym, n_heap, cap_heap, cap_node, cap_path;
@@ -53,24 +52,27 @@ static void *grow(void *p, size_t *cap, size_t want, size_t each) {
   return p;
 }
 
-static bool before(const Pair *a, const Pair *b) { return a->rank != b->rank ? a->rank < b->rank : a->left < b->left; }
+static void heap_down(uint64_t *heap, size_t n, size_t i) {
+  uint64_t x = heap[i];
+  for (size_t c; (c = 2 * i + 1) < n; i = c) {
+    if (c + 1 < n && heap[c + 1] < heap[c]) c++;
+    if (heap[c] >= x) break;
+    heap[i] = heap[c];
+  }
+  heap[i] = x;
+}
 
-static void heap_push(ModelScratch *s, Pair x) {
+static void heap_push(ModelScratch *s, uint64_t x) {
   s->heap = grow(s->heap, &s->cap_heap, s->n_heap + 1, sizeof *s->heap);
   size_t i = s->n_heap++;
-  for (; i && before(&x, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) s->heap[i] = s->heap[(i - 1) / 2];
+  for (; i && x < s->heap[(i - 1) / 2]; i = (i - 1) / 2) s->heap[i] = s->heap[(i - 1) / 2];
   s->heap[i] = x;
 }
 
-static Pair heap_pop(ModelScratch *s) {
-  Pair top = s->heap[0], x = s->heap[--s->n_heap];
-  size_t i = 0;
-  for (size_t c; (c = 2 * i + 1) < s->n_heap; i = c) {
-    if (c + 1 < s->n_heap && before(&s->heap[c + 1], &s->heap[c])) c++;
-    if (!before(&s->heap[c], &x)) break;
-    s->heap[i] = s->heap[c];
-  }
-  s->heap[i] = x;
+static uint64_t heap_pop(ModelScratch *s) {
+  uint64_t top = s->heap[0];
+  s->heap[0] = s->heap[--s->n_heap];
+  heap_down(s->heap, s->n_heap, 0);
   return top;
 }
 
@@ -90,12 +92,18 @@ MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left
   return m->slot[i].to;
 }
 
-static void try_pair(const TextVocab *v, ModelScratch *s, const char *p, int32_t left, int32_t right) {
-  if (left < 0 || right < 0) return;
-  const Sym *a = &s->sym[left], *b = &s->sym[right];
-  MergeTo to = text_pair_find(v, p + a->off, a->n + b->n, a->id, b->id);
-  if (to.id >= 0) heap_push(s, (Pair){.rank = to.rank, .id = to.id, .left = left, .right = right, .n = a->n + b->n, .left_id = a->id, .right_id = b->id});
+/* The pair that begins at symbol i, and whether it may merge. */
+static bool long_pair(const TextVocab *v, ModelScratch *s, const char *p, size_t n, int32_t i) {
+  Sym *a = &s->sym[i];
+  a->pair.id = -1;
+  if (a->next < 0) return false;
+  const Sym *b = &s->sym[a->next];
+  size_t end = b->next < 0 ? n : s->sym[b->next].off;
+  a->pair = text_pair_find(v, p + a->off, end - a->off, a->id, b->id);
+  return a->pair.id >= 0;
 }
+
+static uint64_t heap_key(const ModelScratch *s, int32_t i) { return (uint64_t)s->sym[i].pair.rank << 32 | (uint32_t)i; }
 
 static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, size_t n) {
   s->sym = grow(s->sym, &s->cap_sym, n, sizeof *s->sym);
@@ -104,7 +112,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
     int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k);
-    s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .n = (uint32_t)k};
+    s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .pair = {0, -1}};
     at += k;
   }
   return m;
@@ -177,24 +185,28 @@ static void bpe_small(const TextVocab *v, const char *p, size_t n, TextIds *out)
 
 static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   size_t m = first_symbols(v, s, p, n);
+  s->heap = grow(s->heap, &s->cap_heap, m, sizeof *s->heap);
   s->n_heap = 0;
-  for (size_t i = 0; i + 1 < m; i++) try_pair(v, s, p, (int32_t)i, (int32_t)i + 1);
+  for (size_t i = 0; i < m; i++)
+    if (long_pair(v, s, p, n, (int32_t)i)) s->heap[s->n_heap++] = heap_key(s, (int32_t)i);
+  for (size_t i = s->n_heap / 2; i-- > 0;) heap_down(s->heap, s->n_heap, i);
   while (s->n_heap) {
-    Pair x = heap_pop(s);
-    Sym *a = &s->sym[x.left], *b = &s->sym[x.right];
-    if (!a->n || !b->n || a->next != x.right || a->id != x.left_id || b->id != x.right_id || a->n + b->n != x.n) continue;
-    a->id = x.id;
-    a->n += b->n;
+    uint64_t key = heap_pop(s);
+    int32_t i = (int32_t)(key & UINT32_MAX);
+    Sym *a = &s->sym[i];
+    if (a->pair.id < 0 || a->pair.rank != key >> 32) continue;
+    Sym *b = &s->sym[a->next];
+    a->id = a->pair.id;
     a->next = b->next;
-    b->n = 0;
-    if (a->next >= 0) s->sym[a->next].prev = x.left;
-    try_pair(v, s, p, a->prev, x.left);
-    try_pair(v, s, p, x.left, a->next);
+    b->pair.id = -1;
+    if (a->next >= 0) s->sym[a->next].prev = i;
+    if (long_pair(v, s, p, n, i)) heap_push(s, heap_key(s, i));
+    if (a->prev >= 0 && long_pair(v, s, p, n, a->prev)) heap_push(s, heap_key(s, a->prev));
   }
   bool last_unk = false;
   for (int32_t i = m ? 0 : -1; i >= 0; i = s->sym[i].next) {
     const Sym *y = &s->sym[i];
-    if (y->id < 0) { emit_unknown(v, p + y->off, y->n, &last_unk, out); continue; }
+    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, &last_unk, out); continue; }
     text_ids_add(out, y->id);
     last_unk = false;
   }
