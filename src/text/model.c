@@ -309,7 +309,7 @@ static void word(const TextVocab *v, ModelScratch *s, const char *p, size_t n, T
   Word *w = &s->word[(uint32_t)h & s->word_mask];
   if (w->tag == (uint32_t)(h >> 32) && w->n == n && !memcmp(w->p, p, n)) {
     text_ids_reserve(out, w->n_ids);
-    memcpy(out->p + out->n, out->p + w->ids_at, w->n_ids * sizeof *out->p);
+    if (w->n_ids) memcpy(out->p + out->n, out->p + w->ids_at, w->n_ids * sizeof *out->p);
     out->n += w->n_ids;
     return;
   }

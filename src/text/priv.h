@@ -90,6 +90,17 @@ Val val_from_json(Arena *a, const json_t *j);
 
 /* JSON text to a value. depth and size are bounded. Fails: ERR_SYNTAX with the byte's offset. */
 Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out);
+/* Lists and objects of hundreds of thousands are walked, not made into values: those under the keys "vocab" and "merges" stay unread, as a byte
+   string of their text that begins with its bracket. p[n] outlives what comes of it. */
+typedef struct JsonWalk { Arena *a; const char *p, *end, *start; int depth; bool late; } JsonWalk;
+Err *text_json_parse_late(Arena *a, const char *p, size_t n, Val *out);
+char text_json_late(const Val *v);                                /* the bracket, or 0: v is NULL or has been read */
+JsonWalk text_json_walk(Arena *a, Val late);                      /* stands before the bracket */
+Err *text_json_enter(JsonWalk *w, char bracket);                  /* takes '[' or '{' */
+Err *text_json_next(JsonWalk *w, char bracket, bool *first, bool *more); /* before each item, first true: takes the comma, or the end (more false) */
+Err *text_json_string(JsonWalk *w, const char **p, size_t *n);    /* a view of the text where nothing is escaped */
+Err *text_json_key(JsonWalk *w, const char **p, size_t *n);       /* and the colon */
+Err *text_json_value(JsonWalk *w, Val *out);
 
 /* vocab.c, model.c, split.c: the vocabulary's inside. */
 typedef struct Tok {
@@ -101,11 +112,11 @@ typedef struct Tok {
   bool special, in_model;
   int16_t byte;            /* value of a byte token, else -1 */
 } Tok;
-typedef struct IdSlot { uint32_t tag; int32_t id; } IdSlot;       /* tag: the hash's upper half; id -1: free */
+typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes and its length; id -1: free */
 typedef struct IdMap { IdSlot *slot; uint32_t mask; } IdMap;      /* text or piece to id */
 typedef struct MergeTo { uint32_t rank; int32_t id; } MergeTo;    /* id -1: no merge */
 typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id */
-typedef struct MergeMap { MergeSlot *slot; uint32_t mask; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
+typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
 typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; bool first[256]; } Trie; /* first: bytes with an edge at the root */
 typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE } ModelKind;
 typedef enum StepKind {

@@ -63,38 +63,45 @@ static uint64_t fold(uint64_t a, uint64_t b) {
   return (uint64_t)m ^ (uint64_t)(m >> 64);
 }
 
-uint64_t text_hash(const char *p, size_t n) {
-  uint64_t h = n * 0x9E3779B97F4A7C15u, w = 0;
-  for (; n > 8; p += 8, n -= 8) {
+/* The first 8 bytes as a number, or all of them; which ones stand where depends on the machine, and nothing else does. */
+static uint64_t head_of(const char *p, size_t n) {
+  uint64_t w = 0;
+  uint32_t a, b;
+  if (n >= 8) {
     memcpy(&w, p, 8);
-    h = fold(h ^ w, 0xD6E8FEB86659FD93u);
-  }
-  if (n >= 4) { /* the last 4 to 8 bytes as two halves that may overlap */
-    uint32_t a, b;
+  } else if (n >= 4) { /* two halves that may overlap */
     memcpy(&a, p, 4);
     memcpy(&b, p + n - 4, 4);
     w = (uint64_t)a << 32 | b;
-  } else {
-    w = n ? (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)p[n - 1] : 0;
+  } else if (n) {
+    w = (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)p[n - 1];
   }
-  return fold(h ^ w ^ 0xA0761D6478BD642Fu, 0xE7037ED1A0B428DBu);
+  return w;
 }
 
-/* Maps and tries: open addressing, at most half full. A tag spares most looks at tokens that are others. */
-static bool is_spelled(const TextVocab *v, int32_t id, bool piece, const char *p, size_t n) {
-  const Tok *t = &v->tok[id];
-  return (piece ? t->n_piece : t->n_text) == n && !memcmp(piece ? t->piece : t->text, p, n);
+uint64_t text_hash(const char *p, size_t n) {
+  uint64_t h = n * 0x9E3779B97F4A7C15u;
+  for (; n > 8; p += 8, n -= 8) h = fold(h ^ head_of(p, 8), 0xD6E8FEB86659FD93u);
+  return fold(h ^ head_of(p, n) ^ 0xA0761D6478BD642Fu, 0xE7037ED1A0B428DBu);
+}
+
+/* Maps and tries: open addressing, at most half full. A slot alone decides on spellings of up to 8 bytes, which most are. */
+static bool is_spelled(const TextVocab *v, const IdSlot *s, bool piece, uint64_t head, const char *p, size_t n) {
+  if (s->head != head || s->n != n) return false;
+  if (n <= 8) return true;
+  const Tok *t = &v->tok[s->id];
+  return !memcmp((piece ? t->piece : t->text) + 8, p + 8, n - 8);
 }
 
 static void map_put(const TextVocab *v, IdMap *m, bool piece, int32_t id) {
   const Tok *t = &v->tok[id];
   const char *p = piece ? t->piece : t->text;
   uint32_t n = piece ? t->n_piece : t->n_text;
-  uint64_t h = text_hash(p, n);
-  uint32_t i = (uint32_t)h & m->mask, tag = (uint32_t)(h >> 32);
+  uint64_t head = head_of(p, n);
+  uint32_t i = (uint32_t)text_hash(p, n) & m->mask;
   for (; m->slot[i].id >= 0; i = (i + 1) & m->mask)
-    if (m->slot[i].tag == tag && is_spelled(v, m->slot[i].id, piece, p, n)) return; /* the first one keeps the spelling */
-  m->slot[i] = (IdSlot){tag, id};
+    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return; /* the first one keeps the spelling */
+  m->slot[i] = (IdSlot){head, n, id};
 }
 
 static void map_init(const TextVocab *v, IdMap *m) {
@@ -107,10 +114,9 @@ static void map_init(const TextVocab *v, IdMap *m) {
 
 int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n) {
   if (!m->slot) return -1;
-  uint64_t h = text_hash(p, n);
-  uint32_t tag = (uint32_t)(h >> 32);
-  for (uint32_t i = (uint32_t)h & m->mask; m->slot[i].id >= 0; i = (i + 1) & m->mask)
-    if (m->slot[i].tag == tag && is_spelled(v, m->slot[i].id, piece, p, n)) return m->slot[i].id;
+  uint64_t head = head_of(p, n);
+  for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].id >= 0; i = (i + 1) & m->mask)
+    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
   return -1;
 }
 
@@ -201,15 +207,26 @@ bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, 
   return true;
 }
 
+static void merge_put(MergeMap *m, uint64_t key, MergeTo to) {
+  uint64_t h = key * 0x9E3779B97F4A7C15u;
+  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
+  for (; m->slot[i].to.id >= 0; i = (i + 1) & m->mask)
+    if (m->slot[i].key == key) return;
+  m->maybe[bit / 64] |= (uint64_t)1 << (bit % 64);
+  m->slot[i] = (MergeSlot){key, to};
+  m->n++;
+}
+
 void text_vocab_merges_reserve(TextVocab *v, int n) {
-  uint32_t cap = 16;
+  uint32_t cap = 32;
   while (cap < 2 * (uint32_t)n) cap *= 2;
-  MergeMap *m = &v->merges;
-  m->mask = cap - 1;
+  MergeMap *m = &v->merges, old = *m;
+  *m = (MergeMap){.mask = cap - 1, .maybe_mask = 4 * cap - 1};
   m->slot = ARENA_ARRAY(v->arena, MergeSlot, cap);
   memset(m->slot, 0xFF, cap * sizeof *m->slot);
   m->maybe = ARENA_ARRAY(v->arena, uint64_t, cap * 4 / 64); /* 4 bits a slot */
-  m->maybe_mask = 4 * cap - 1;
+  for (uint32_t i = 0; old.slot && i <= old.mask; i++)
+    if (old.slot[i].to.id >= 0) merge_put(m, old.slot[i].key, old.slot[i].to);
 }
 
 /* A merge whose parts or join are no tokens can never happen: it is left out, as everywhere else. */
@@ -221,14 +238,8 @@ Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char 
   int a = text_vocab_find(v, left, nl), b = text_vocab_find(v, right, nr), c = text_vocab_find(v, join, nl + nr);
   if (join != small) free(join);
   if (a < 0 || b < 0 || c < 0) return NULL;
-  MergeMap *m = &v->merges;
-  uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-  uint64_t h = key * 0x9E3779B97F4A7C15u;
-  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
-  for (; m->slot[i].to.id >= 0; i = (i + 1) & m->mask)
-    if (m->slot[i].key == key) return NULL;
-  m->maybe[bit / 64] |= (uint64_t)1 << (bit % 64);
-  m->slot[i] = (MergeSlot){key, {rank, c}};
+  if (v->merges.n > v->merges.mask / 2) text_vocab_merges_reserve(v, (int)v->merges.mask);
+  merge_put(&v->merges, (uint64_t)(uint32_t)a << 32 | (uint32_t)b, (MergeTo){rank, c});
   return NULL;
 }
 
