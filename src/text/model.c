@@ -21,9 +21,10 @@ struct ModelScratch {
   Best *node;
   int32_t *path;
   size_t cap_sym, n_heap, cap_heap, cap_node, cap_path;
+  bool plain;              /* no special token, though some vocabularies have them among the model's pieces */
 };
 
-ModelScratch *text_model_scratch_new(size_t n_text) {
+ModelScratch *text_model_scratch_new(size_t n_text, bool plain) {
   ModelScratch *s = calloc(1, sizeof *s);
   CHECK(s, "out of memory");
   uint32_t n = 32;
@@ -31,6 +32,7 @@ ModelScratch *text_model_scratch_new(size_t n_text) {
   s->word = calloc(n, sizeof *s->word);
   CHECK(s->word, "out of memory");
   s->word_mask = n - 1;
+  s->plain = plain;
   return s;
 }
 
@@ -214,7 +216,7 @@ static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t 
 
 static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   int id = v->ignore_merges && n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
-  if (id >= 0) text_ids_add(out, id);
+  if (id >= 0 && !(s->plain && v->tok[id].special)) text_ids_add(out, id);
   else if (n <= SMALL) bpe_small(v, p, n, out);
   else bpe_long(v, s, p, n, out);
 }
@@ -235,7 +237,7 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
     uint32_t node = 0;
     for (size_t i = at; i < n && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++) {
       int32_t id = v->trie.value[node];
-      if (id < 0) continue;
+      if (id < 0 || (s->plain && v->tok[id].special)) continue;
       relax(&s->node[i + 1], s->node[at].score + (double)v->tok[id].score, (int32_t)at, id);
       single |= i + 1 == at + one;
     }

@@ -54,7 +54,7 @@ static void merges_as_the_rule_says(const char *name, const char *const *bits, u
     uint32_t n = 1 + rnd(round % 4 ? 30 : 250), kinds = 1 + rnd(n_bits);
     for (uint32_t i = 0; i < n; i++) str_add(&s, bits[rnd(kinds)]);
     TextIds want = {0}, got = {0};
-    ModelScratch *scratch = text_model_scratch_new(s.n);
+    ModelScratch *scratch = text_model_scratch_new(s.n, false);
     plain_merge(v, s.p, s.n, &want);
     for (int twice = 0; twice < 2; twice++) { /* the second time from the table of words */
       got.n = 0;
