@@ -65,7 +65,7 @@ static int64_t dim_value(const KernData *d, Dx x) {
 
 static int64_t row_len(const KernData *d, int buf) { /* elements that mean something */
   int64_t n = 1;
-  for (int i = 1; i < d->tp->buf[buf].n_dims; i++) n *= dim_value(d, d->tp->buf[buf].dim[i]);
+  for (int i = 1; i < d->tp->buf[buf].n_dims; i++) n *= tp_dim_elems(d->tp, &d->tp->buf[buf], i, d->sym);
   return n;
 }
 
@@ -126,6 +126,30 @@ static Err *fill_blocks(KernData *d, const FormatForm *f, uint8_t *p, int64_t n_
   for (int64_t b = 0; b < n; b++) random_block(d, f, p + b * f->n_bytes);
   TRY(draw_sane(d, f, p, n));
   for (int64_t at = n_bytes; at < n_blocks * f->n_bytes; at += n_bytes) memcpy(p + at, p, (size_t)MIN(n_bytes, n_blocks * f->n_bytes - at)); /* large ones repeat */
+  return NULL;
+}
+
+/* Blocks of a state: where rows lie side by side, number by number. */
+static Err *fill_state(KernData *d, int buf) {
+  const TpBuf *t = &d->tp->buf[buf];
+  const FormatForm *f = t->blocks;
+  int64_t rows = tp_buf_rows(d->tp, buf, d->sym), stride = tp_row_elems(d->tp, buf), len = row_len(d, buf), n_blocks = rows * len / f->n_bytes;
+  int64_t side = t->block_dim + 1 < t->n_dims ? dim_value(d, t->dim[t->n_dims - 1]) : 1;
+  uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, n_blocks * f->n_bytes + 1);
+  TRY(fill_blocks(d, f, p, n_blocks));
+  for (int64_t m = 0; m < rows; m++) {
+    uint8_t *row = d->buf[buf].p + m * stride;
+    for (int64_t g = 0; g < len / f->n_bytes; g++) { /* block g: of row g % side in its group */
+      const uint8_t *from = p + (m * (len / f->n_bytes) + g) * f->n_bytes;
+      uint8_t *to = row + g / side * side * f->n_bytes;
+      for (int64_t at = 0; at < f->n_bytes; at += f->decl->n_bytes)
+        for (int k = 0; k < f->decl->n_fields; k++) {
+          const Field *fl = &f->decl->field[k];
+          int64_t es = ir_mem_bytes[dx_mem(fl->elt)];
+          for (int64_t i = 0; i < fl->count; i++) memcpy(to + (at + fl->offset + i * es) * side + g % side * es, from + at + fl->offset + i * es, (size_t)es);
+        }
+    }
+  }
   return NULL;
 }
 
@@ -291,6 +315,7 @@ static Err *fill(KernData *d, uint64_t seed) {
     if (t->alias != b || t->raw) continue;
     d->rng = hash_bytes(&b, sizeof b, seed * 2654435761u + 88172645463325252u) | 1;
     if (t->fmt) TRY(fill_blocks(d, t->fmt, d->buf[b].p, dim_value(d, t->dim[0]) * dim_value(d, t->dim[1]) / t->fmt->block));
+    else if (t->blocks) TRY(fill_state(d, b));
     else if ((t->role == BUF_INPUT || t->role == BUF_STATE) && t->mem != IR_M_i32) fill_floats(d, b);
     else if (t->role == BUF_INPUT) set_ints(d, b, 0, 0, 1);
   }

@@ -75,8 +75,9 @@ static Err *tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t,
 
 static Err *state_buf(Build *b, int i, int *out) {
   const StateDecl *d = &b->m->layer->state[i];
-  TpBuf t = {.name = d->name, .role = BUF_STATE, .mem = strcmp(d->type.elt, "f32") ? b->m->kv_mem : IR_M_f32};
+  TpBuf t = {.name = d->name, .role = BUF_STATE, .mem = IR_M_f32};
   TRY(type_dims(b, &d->type, &t));
+  if (strcmp(d->type.elt, "f32")) TRY(err_wrap(tp_buf_format(b->tp, &t, &d->type, b->m->kv_form), "state"));
   for (int k = 0; k < t.n_dims; k++) if (!dx_is_int(b->tp->dag, t.dim[k], NULL)) return err_new(ERR_UNSUPPORTED, "state %s: dimension %d is a step's number of rows; a state is as long as a sequence may be", d->name, k);
   TRY(tp_dims_check(b->tp, d->name, &t));
   *out = bound_buf(b, (Bind){.kind = BIND_STATE, .index = i}, t);

@@ -75,7 +75,7 @@ struct Model {
   Weights *weights;
   HyperEnv env;
   ModelOptions opt;
-  const char *precision, *kv; IrMem kv_mem;
+  const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;
   int64_t context; int chunk; int64_t n_vocab, n_layers;
