@@ -234,6 +234,7 @@ const char *const *model_unused(const Model *m, int *n) {
   return m->unused;
 }
 const char *model_precision(const Model *m) { return m->precision; }
+const char *model_kv(const Model *m) { return m->kv; }
 const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }
 int model_n_threads(const Model *m) { return m->n_threads; }
 
