@@ -43,7 +43,7 @@ static json_t *kernels_json(const Bench *b, int phase) {
     const ModelSpentRow *r = &p->row[i];
     bool memory;
     double t = call_seconds(b, r), n = (double)MAX(r->n_calls, 1), roof = model_peak_seconds(&b->of[phase]->peak, r, &memory) / n;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", r->name, "where", r->where, "shape", r->shape, "calls", (json_int_t)r->n_calls,
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", r->name, "where", r->where, "shape", r->shape, "spec", r->spec, "spec_is_part", r->spec_is_part, "calls", (json_int_t)r->n_calls,
                           "seconds", t, "share", over((double)r->t_ns, (double)p->t_ns), "operations", (r->int_ops + r->f32_ops) / n, "bytes", r->n_bytes / n,
                           "operations_per_second", over((r->int_ops + r->f32_ops) / n, t), "bytes_per_second", over(r->n_bytes / n, t), "percent_of_roof", 100 * over(roof, t), "roof", memory ? "memory" : "compute");
     json_array_append_new(all, o ? o : json_null());

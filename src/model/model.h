@@ -52,6 +52,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
 typedef struct ModelSpentRow {
   const struct Kern *kern; int region; bool layered;
   const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
+  const char *spec; bool spec_is_part;               /* what `lumen kern` takes to run it alone, or of several calls in one the heaviest */
   int64_t t_ns, n_calls, n_items, best_ns;           /* first thread's begin to last thread's end; of the fastest call */
   double int_ops, f32_ops;                           /* two for a multiply-add */
   double n_bytes, weight_bytes, state_bytes;         /* touched, once a call */
