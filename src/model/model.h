@@ -17,7 +17,7 @@ typedef struct ModelOptions {
   bool perf_map;
 } ModelOptions;
 
-typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns; int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
+typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns, pack_cpu_ns; /* cpu: of all threads */ int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
 
 typedef struct Model Model;
 typedef struct Seq Seq;    /* one timeline of tokens with its state */
