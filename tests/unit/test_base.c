@@ -1,4 +1,5 @@
 /* base: arena, strings, errors, small floats, trace specs, the operating system. */
+#include <fcntl.h>
 #include <fenv.h>
 #include <math.h>
 #include <sched.h>
