@@ -102,7 +102,7 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
       r->reason = RUN_CANCELLED;
       break;
     }
-    TRY(run_sampler_pick(sampler, logits, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
+    TRY(run_sampler_pick(sampler, logits, NULL, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
     text_ids_add(&s->ids, id);
     text_ids_add(&r->ids, id);
     trace_ids("out", q->vocab, &id, 1);

@@ -66,7 +66,7 @@ static double recommended(const Weights *w, const char *const key[2], double lo,
 }
 
 RunSampling run_sampling_default(const Weights *w) {
-  RunSampling p = {.temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
+  RunSampling p = {.xtc_threshold = RUN_XTC_THRESHOLD, .dry_base = RUN_DRY_BASE, .dry_allowed_length = RUN_DRY_ALLOWED_LENGTH, .temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
   static const char *const keys[][2] = {{"generation_config.temperature", "general.sampling.temp"}, {"generation_config.top_k", "general.sampling.top_k"},
     {"generation_config.top_p", "general.sampling.top_p"}, {"generation_config.min_p", "general.sampling.min_p"},
     {"generation_config.repetition_penalty", "general.sampling.penalty_repeat"}};

@@ -16,9 +16,15 @@ typedef struct RunSampling {
   int64_t top_k;                     /* 0: off */
   double top_p;                      /* 1: off */
   double min_p;                      /* 0: off */
+  double typical_p;                  /* 0 or 1: off */
+  double top_n_sigma;                /* 0: off */
+  double xtc_probability, xtc_threshold; /* probability 0 or threshold above 0.5: off */
   double repeat_penalty;             /* 1: off; above 0 */
   int64_t repeat_window;             /* tokens of prompt and answer it looks back at; 0: all */
   double presence_penalty, frequency_penalty;  /* 0: off */
+  double dry_multiplier, dry_base;   /* multiplier 0: off */
+  int64_t dry_allowed_length, dry_window; /* window: tokens of prompt and answer it looks back at; 0: all */
+  const uint8_t *dry_breaks;         /* [n_vocab] not 0: no repetition goes through the token (run_dry_breaks); borrowed, or NULL */
   uint64_t seed;
   const RunBias *bias; int n_biases; /* borrowed */
 } RunSampling;
@@ -29,6 +35,9 @@ typedef struct RunSampling {
 #define RUN_MIN_P 0.05
 #define RUN_REPEAT_PENALTY 1.0
 #define RUN_REPEAT_WINDOW 64
+#define RUN_XTC_THRESHOLD 0.1
+#define RUN_DRY_BASE 1.75
+#define RUN_DRY_ALLOWED_LENGTH 2
 #define RUN_SAMPLING_GREEDY ((RunSampling){.top_p = 1, .repeat_penalty = 1})
 
 /* The 64 random bits of a position: they depend on the seed and the position alone. */
@@ -39,8 +48,11 @@ typedef struct RunSampler RunSampler;
 Err *run_sampler_new(const RunSampling *p, int64_t n_vocab, RunSampler **out);
 void run_sampler_free(RunSampler *s);        /* NULL is fine */
 /* logits[n_vocab] of the token at position n_context; context[n_context] are the ids before it, of which those from n_prompt on are the
-   answer's. The choice depends on these and the settings alone. Fails: ERR_FORMAT (a logit is NaN or +inf, or all are -inf). */
-Err *run_sampler_pick(RunSampler *s, const float *logits, const int32_t *context, int64_t n_context, int64_t n_prompt, int32_t *out);
+   answer's. allowed: bit i of word i / 64 says that token i may come, of n_vocab bits; NULL: all may. The choice depends on these and the
+   settings alone. Fails: ERR_FORMAT (a logit is NaN or +inf, or all that may come are -inf). */
+Err *run_sampler_pick(RunSampler *s, const float *logits, const uint64_t *allowed, const int32_t *context, int64_t n_context, int64_t n_prompt, int32_t *out);
+/* For dry_breaks: which tokens of v hold one of the texts. In the arena, n_vocab bytes, tokens past v's 0. */
+uint8_t *run_dry_breaks(Arena *a, const TextVocab *v, int64_t n_vocab, const char *const *text, int n);
 void run_sampler_help(FILE *f);              /* the order, a line each */
 
 /* ---- answer.c: tokens to text, and the end of it ---- */
