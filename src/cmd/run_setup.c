@@ -167,8 +167,11 @@ static Err *request_open(Run *r) {
 Err *cmd_run_open(Run *r, bool is_chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
   int32_t *ends;
+  int n_unused;
   TRY(request_open(r));
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
+  const char *const *unused = model_unused(r->model, &n_unused);
+  cmd_unused_tell("run", r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
   TRY(template_open(r, is_chat));

@@ -213,7 +213,6 @@ static Dx fold(Dag *d, DxNode *n) {
   const DxNode *b = &d->node[n->arg[n->n_args > 1 ? 1 : 0]];
   if (n->n_args == 2 && a->kind == DX_FLT && b->kind == DX_FLT && fold_compare((DxOp)n->op, a->fval, b->fval, &is))
     return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = is});
-  if (n->op == DXO_MUL && b->kind == DX_FLT && b->fval >= 1.0f && b->fval <= 1.0f) return n->arg[0];
   if (n->op == DXO_DIV && a->kind == DX_FLT && d->node[n->arg[1]].kind == DX_FLT) return dx_flt(d, a->fval / d->node[n->arg[1]].fval);
   if (n->n_args == 2 && a->type == DT_INT) return simplify_int2(d, (DxOp)n->op, n->arg[0], n->arg[1]);
   return 0;
@@ -436,7 +435,11 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     case DX_FLT: str_addf(out, "%.9g", (double)n->fval); return;
     case DX_AXIS: str_addf(out, n->ival < DX_BINDER ? "i%d" : "k%d", (int)(n->ival % DX_BINDER)); return;
     case DX_SYM: str_addf(out, "S%d", (int)n->ival); return;
-    case DX_FIELD: str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival); return;
+    case DX_FIELD:
+      str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival);
+      if (!n->n_args) return;
+      str_add(out, "[");
+      break;
     case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
     case DX_TAB: str_addf(out, "%s[", d->tab[n->ival].decl->name); break;
     case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, n->kind == DX_WGT ? wgt[n->op] : ""); break;
@@ -447,7 +450,7 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     if (i) str_add(out, n->kind == DX_RED ? ": " : ", ");
     dx_print(d, n->arg[i], out);
   }
-  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB ? "]" : ")");
+  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB || n->kind == DX_FIELD ? "]" : ")");
 }
 
 /* ---- the language's operators and functions --------------------------------------------------------------------------- */

@@ -129,10 +129,14 @@ static IrType elt_type(IrMem m, int lanes) {
 }
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
-  IrRef idx = lin_sum(e, &byte);
-  uint64_t key[5] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)idx, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
+  uint64_t key[4] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
+  for (int i = 0; i < byte.n; i++) {
+    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
+    h = hash_bytes(t, sizeof t, h);
+  }
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
+  IrRef idx = lin_sum(e, &byte);
   IrRef v = ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k);
   if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
   e->load[e->n_load].key = h;
@@ -156,13 +160,11 @@ IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg
 void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
   const TpBuf *b = &e->p->buf[buf];
   int first = is_local(e, buf) ? e->r->n_par : 0;
-  int64_t s = 1, d = 0;
+  int64_t s = 1;
   for (int i = b->n_dims - 1; i >= 0; i--) {
     if (i == first && i < b->n_dims - 1) s = first ? ROUND_UP(s, 16) : tp_row_pad(s, b->mem);
     stride[i] = i < first ? 0 : s;
-    if (i <= first) continue;
-    CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
-    s *= d;
+    if (i > first) s *= tp_dim_elems(e->p, b, i, NULL);
   }
 }
 
@@ -226,7 +228,7 @@ static IrRef pow2_shift(Emit *e, IrOp op, IrRef a, IrRef by) {
 
 static const uint8_t int_op[DXO_COUNT] = {
   [DXO_ADD] = IR_add, [DXO_SUB] = IR_sub, [DXO_MUL] = IR_mul, [DXO_AND] = IR_and, [DXO_OR] = IR_or, [DXO_XOR] = IR_xor, [DXO_MIN] = IR_smin,
-  [DXO_MAX] = IR_smax, [DXO_DIV] = IR_udiv, [DXO_MOD] = IR_urem,
+  [DXO_MAX] = IR_smax,
 };
 static const uint8_t f32_op[DXO_COUNT] = {
   [DXO_ADD] = IR_fadd, [DXO_SUB] = IR_fsub, [DXO_MUL] = IR_fmul, [DXO_DIV] = IR_fdiv, [DXO_MIN] = IR_fmin, [DXO_MAX] = IR_fmax, [DXO_NEG] = IR_fneg,
@@ -238,7 +240,6 @@ static const uint8_t pred_of[DXO_COUNT] = {[DXO_EQ] = IR_P_eq, [DXO_NE] = IR_P_n
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *a, int n_args, bool logical) {
   IrBuild *b = &e->b;
   IrType t = ir_type_of(e->fn, a[0]);
-  int lanes = ir_type_lanes(e->fn, t);
   if (pred_of[op]) return ir_cmp(b, type == DT_F32 ? IR_fcmp : IR_icmp, (IrPred)pred_of[op], a[0], a[1]);
   switch (op) {
     case DXO_SHL: return pow2_shift(e, IR_shl, a[0], a[1]);
@@ -259,10 +260,6 @@ IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *a, int n_args, bool lo
   if (op == DXO_NEG) return ir_op2(b, IR_sub, zero, a[0]);
   if (op == DXO_ABS) return ir_op2(b, IR_smax, a[0], ir_op2(b, IR_sub, zero, a[0]));
   CHECK(int_op[op], "expression op %d has no IR", op);
-  if ((op == DXO_DIV || op == DXO_MOD) && lanes > 1) {
-    emit_fail(e, err_new(ERR_UNSUPPORTED, "an integer division of lanes"));
-    return a[0];
-  }
   return ir_op2(b, (IrOp)int_op[op], a[0], a[1]);
 }
 
@@ -286,14 +283,12 @@ static Vals emit_op_node(Emit *e, Dx x) {
     vec |= a[i].vec;
     if (a[i].n > 1) rows = e->n_rows;
   }
-  DxType t = (DxType)e->d->node[n.arg[n.op == DXO_COND ? 1 : 0]].type;
-  bool logical = n.op == DXO_SHR && dx_range(e->d, n.arg[0], NULL).lo >= 0;
   Vals r = {rows, vec, ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     IrRef v[3];
-    bool scalar_amount = n.op == DXO_SHL || n.op == DXO_SHR;
+    bool scalar_amount = (n.op == DXO_SHL || n.op == DXO_SHR) && !a[1].vec;
     for (int i = 0; i < n.n_args; i++) v[i] = emit_pick(e, a[i], k, vec && !(scalar_amount && i == 1) && !(n.op == DXO_COND && i == 0 && !a[0].vec));
-    r.v[k] = emit_op(e, (DxOp)n.op, t, v, n.n_args, logical);
+    r.v[k] = emit_node_op(e, e->d, x, NULL, v);
   }
   return r;
 }
@@ -313,6 +308,10 @@ static Vals emit_load(Emit *e, Dx x) {
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     e->row = k;
+    if (e->p->buf[buf].blocks) {
+      r.v[k] = emit_block_element(e, &n, r.vec);
+      continue;
+    }
     int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
@@ -359,7 +358,7 @@ Vals emit(Emit *e, Dx x) {
     case DX_SYM: case DX_AXIS: v = emit_axis(e, x); break;
     case DX_LOAD: v = emit_load(e, x); break;
     case DX_WGT: v = emit_weight(e, x); break;
-    case DX_OP: v = emit_op_node(e, x); break;
+    case DX_OP: if (!emit_from_panel(e, x, &v)) v = emit_op_node(e, x); break;
     case DX_RED: v = emit_reduce(e, x, NULL); break;
     default: CHECK(false, "a node of kind %d outside its place", n->kind); v = one(e, 0, false);
   }
@@ -405,10 +404,17 @@ static IrRef identity(Emit *e, const DxNode *n, int lanes) {
   return ir_const_i(&e->b, t, max ? INT32_MIN : INT32_MAX);
 }
 
+/* A product, or a sum of nothing but products. */
+static bool of_products(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind != DX_OP || n->type != DT_F32) return false;
+  return n->op == DXO_MUL || (n->op == DXO_ADD && of_products(d, n->arg[0]) && of_products(d, n->arg[1]));
+}
+
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
   if (is_spent(e)) return;
   const DxNode n = e->d->node[term];
-  if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD) {
+  if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD && of_products(e->d, term)) { /* each product in turn */
     add_term(e, red, n.arg[0], acc);
     add_term(e, red, n.arg[1], acc);
     return;
@@ -632,14 +638,14 @@ int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok) {
 }
 
 /* The same over a block of `lanes` values that starts at a multiple of `lanes`. */
-static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
+int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
   const DxNode *n = &d->node[x];
   int64_t v;
   if (n->kind == DX_OP && (n->op == DXO_DIV || n->op == DXO_MOD) && d->node[n->arg[0]].kind == DX_AXIS && d->node[n->arg[0]].ival == axis &&
       dx_is_int(d, n->arg[1], &v) && v % lanes == 0) return n->op == DXO_MOD;
   if (n->kind == DX_OP && n->n_args == 2 && n->axes >> axis & 1) {
-    if (n->op == DXO_ADD) return lane_coef(d, n->arg[0], axis, lanes, ok) + lane_coef(d, n->arg[1], axis, lanes, ok);
-    if (n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) return lane_coef(d, n->arg[0], axis, lanes, ok) * v;
+    if (n->op == DXO_ADD) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) + emit_lane_coef(d, n->arg[1], axis, lanes, ok);
+    if (n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) * v;
   }
   return dx_coef(d, x, axis, ok);
 }
@@ -647,8 +653,9 @@ static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
 static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   int64_t stride[IR_MAX_DIMS], c = 0;
   bool ok = true;
+  if (e->p->buf[n->ival].blocks) return emit_blocks_fit(e, n, axis, lanes);
   emit_buf_strides(e, (int)n->ival, stride);
-  for (int i = n->n_args - 1; i >= 0; i--) c += lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
+  for (int i = n->n_args - 1; i >= 0; i--) c += emit_lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
   return ok && (c == 0 || c == 1);
 }
 

@@ -13,7 +13,8 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
-typedef struct Panel { bool code, value; int64_t off; } Panel; /* weights unpacked for the current tile of 16 rows */
+/* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
+typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel;
 
 typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
@@ -31,6 +32,7 @@ typedef struct Emit {
   int64_t scratch_bytes;
   Vals **memo; Dx *stack; int n_stack, cap_stack;
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
+  const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
@@ -61,6 +63,8 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride);
 IrRef buf_base(Emit *e, int buf);
 IrMem buf_mem(const Emit *e, int buf);
 
+int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok); /* the same over `lanes` values that start at a multiple of as many */
+
 /* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
 typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;
 void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, int n_init);
@@ -74,12 +78,27 @@ void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
+void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
+/* blocks.c */
+IrRef emit_block_element(Emit *e, const DxNode *load, bool vec);
+bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes);
+bool emit_along_blocks(Emit *e, Dx x, int axis); /* something in x lies in blocks along the axis */
+void emit_block_store(Emit *e, const TpStmt *t);
+/* encode.c: the numbers of 16 blocks, each as 16 lanes of its kind in scratch from `at` on, 64 bytes a number. x: floats; offs: bytes to each block's
+   first. Scratch it takes: emit_encode_bytes. */
+void emit_encode(Emit *e, const FormatForm *f, IrRef x, IrRef offs, int64_t at);
+int64_t emit_encode_bytes(const FormatForm *f);
+void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte); /* one number of one lane: to memory */
 /* quad.c: four codes of each row while packing, one a byte. */
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
-IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical);
+IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical); /* what the lanes have an instruction for */
+/* intop.c: any operation, x a DX_OP; axis_max as dx_range has it; may change arg. */
+IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *arg);
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
+bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+bool panel_same(const Dag *d, Dx a, Dx b);     /* equal but for which element of the weight they are of */
 #endif

@@ -59,6 +59,13 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     case DX_INT: v = ir_const_i(&e->b, ti, (int32_t)n->ival); break;
     case DX_FLT: v = ir_const_f(&e->b, tf, n->fval); break;
     case DX_FIELD:
+      if (n->n_args) { /* of the element that the data chooses: its bytes further on, in each lane its own */
+        int bytes = ir_mem_bytes[n->op];
+        v = block_value(e, f, n->arg[0], base, offs, byte);
+        n = &f->dag->node[x];
+        if (offs) offs = ir_op2(&e->b, IR_add, offs, ir_op2(&e->b, IR_mul, v, ir_const_i(&e->b, ti, bytes)));
+        else byte = lin_add(e, byte, lin_ref(ir_op1(&e->b, IR_sext, v), bytes));
+      }
       byte.k += n->ival;
       if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) { /* widened on the way through scratch */
         emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, offs, byte.k), 0);
@@ -70,8 +77,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
-      n = &f->dag->node[x];
-      v = emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0);
+      v = emit_node_op(e, f->dag, x, NULL, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
@@ -83,6 +89,11 @@ IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef off
     uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
     at = hash_bytes(t, sizeof t, at);
   }
+  emit_field_memo(e, f, at);
+  return block_value(e, f, x, base, offs, byte);
+}
+
+void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at) {
   if (e->field.f != f || e->field.at != at || e->field.n < f->dag->n) {
     e->field.f = f;
     e->field.at = at;
@@ -90,7 +101,6 @@ IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef off
     else memset(e->field.v, 0, sizeof(IrRef) * (size_t)e->field.n);
     e->field.n = MAX(e->field.n, f->dag->n);
   }
-  return block_value(e, f, x, base, offs, byte);
 }
 
 typedef struct AtElement { const FormatForm *f; int64_t i; } AtElement;
@@ -198,27 +208,38 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
   return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
 
-IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+/* Of one element: what the form says more than once is computed once. */
+typedef struct FormMemo { Dx x[64]; IrRef v[64]; int n; } FormMemo;
+static IrRef form_value(Emit *e, const FormatForm *f, FormMemo *memo, Dx x, int buf, Lin k) {
   const DxNode n = f->dag->node[x];
-  IrRef a[3];
-  if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
+  IrRef a[3], v;
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
-  if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
-  CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
-  for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
-  return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
+  for (int i = 0; i < memo->n; i++) if (memo->x[i] == x) return memo->v[i];
+  CHECK(n.kind == DX_LEAF || n.kind == DX_TAB || n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
+  for (int i = 0; i < n.n_args; i++) a[i] = form_value(e, f, memo, n.arg[i], buf, k);
+  if (n.kind == DX_LEAF) v = leaf_value(e, f, (int)n.ival, buf, k);
+  else v = n.kind == DX_TAB ? emit_lookup(e, f, &n, a[0], e->lanes) : emit_node_op(e, f->dag, x, NULL, a);
+  if (memo->n < (int)COUNT_OF(memo->x)) memo->x[memo->n] = x, memo->v[memo->n++] = v;
+  return v;
+}
+
+IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+  FormMemo memo = {.n = 0};
+  return form_value(e, f, &memo, x, buf, k);
+}
+
+static IrRef panel_value(Emit *e, int buf, Lin k) {
+  Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
+  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
 }
 
 static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
   int buf = (int)n->ival;
-  Lin k = lin_of(e, n->arg[1]);
+  Lin k = e->fill ? *e->fill : lin_of(e, n->arg[1]);
   if (n->op == WA_CODE) return code_at(e, buf, k);
-  if (n->op == WA_VALUE && e->panel[buf].value) {
-    Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
-    if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
-    return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
-  }
+  if (n->op == WA_VALUE && e->panel[buf].value && !e->panel[buf].expr) return panel_value(e, buf, k);
   return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : f->offset, buf, k);
 }
 
@@ -280,6 +301,14 @@ static int64_t unit_of(Emit *e, Dx x, int axis) {
     int64_t u = unit_of(e, n->arg[i], axis);
     unit = unit / dx_gcd(unit, u) * u;
   }
+  if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks) {
+    const TpBuf *b = &e->p->buf[n->ival];
+    bool linear = true;
+    int64_t c = dx_coef(e->d, n->arg[b->block_dim], axis, &linear);
+    if (!linear) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a position in its blocks of %s is not linear", b->name, b->blocks->decl->name));
+    int64_t u = c ? b->blocks->block / dx_gcd(b->blocks->block, c) : 1;
+    return unit / dx_gcd(unit, u) * u;
+  }
   if (n->kind != DX_WGT) return unit;
   const FormatForm *f = form_of(e, (int)n->ival);
   bool raw = e->p->buf[n->ival].raw || e->s.naive, ok = true;
@@ -297,22 +326,69 @@ int64_t emit_unit(Emit *e, Dx body, int axis) {
 }
 
 /* ---- panels -------------------------------------------------------------------------------------------------------- */
+/* The only weight of an expression over constants; 0: none yet, -1: something else is in it. */
+static Dx only_weight(const Dag *d, Dx x, Dx found) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_WGT) return n->op == WA_VALUE && (!found || found == x) ? x : -1;
+  if (n->kind == DX_INT || n->kind == DX_FLT) return found;
+  if (n->kind != DX_OP) return -1;
+  for (int i = 0; i < n->n_args && found >= 0; i++) found = only_weight(d, n->arg[i], found);
+  return found;
+}
+
+int lower_made_of_weight(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind != DX_OP || n->type != DT_F32 || n->op == DXO_MUL || n->op == DXO_ADD) return -1;
+  Dx w = only_weight(d, x, 0);
+  return w > 0 ? (int)d->node[w].ival : -1;
+}
+
+bool panel_same(const Dag *d, Dx a, Dx b) {
+  const DxNode *m = &d->node[a], *n = &d->node[b];
+  if (m->kind != n->kind || m->op != n->op || m->ival != n->ival || m->n_args != n->n_args) return false;
+  if (m->kind == DX_WGT) return m->arg[0] == n->arg[0];
+  if (m->n_args == 0) return a == b;
+  for (int i = 0; i < m->n_args; i++) if (!panel_same(d, m->arg[i], n->arg[i])) return false;
+  return true;
+}
+
+bool emit_from_panel(Emit *e, Dx x, Vals *out) {
+  int buf = e->s.stage && !e->fill ? lower_made_of_weight(e->d, x) : -1;
+  if (buf < 0 || !e->panel[buf].expr) return false;
+  *out = (Vals){1, true, ARENA_NEW(e->a, IrRef)};
+  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[only_weight(e->d, x, 0)].arg[1]));
+  return true;
+}
+
+/* What the panel keeps of element k. */
+static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
+  if (!expr) return emit_form(e, form_of(e, buf), form_of(e, buf)->value, buf, k);
+  int mark = emit_mark(e);
+  e->fill = &k;
+  Vals v = emit(e, expr);
+  e->fill = NULL;
+  int n_load = e->n_load;
+  emit_forget(e, mark);
+  e->n_load = n_load;
+  return emit_pick(e, v, 0, true);
+}
+
 void emit_panel(Emit *e, int buf) {
   const FormatForm *f = form_of(e, buf);
   Panel want = e->panel[buf];
   int lanes = e->lanes;
   IrRef sub = e->sub;
-  int64_t K = buf_K(e, buf);
+  int64_t K = buf_K(e, buf), step = f->code >= 0 ? f->chunk : dx_gcd(K, 16);
   Loop l;
   e->lanes = FULL_LANES;
   e->sub = 0;
   e->panel[buf] = (Panel){.off = want.off};
-  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / f->chunk), true, NULL, 0);
-  for (int j = 0; j < f->chunk; j += want.code ? 4 : 1) {
-    Lin k = lin_ref(l.iv, f->chunk);
+  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / step), true, NULL, 0);
+  for (int64_t j = 0; j < step; j += want.code ? 4 : 1) {
+    Lin k = lin_ref(l.iv, step);
     k.k = j;
-    Lin to = lin_add(e, lin_ref(l.iv, (int64_t)f->chunk * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
-    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, f->chunk), j / 4) : emit_form(e, f, f->value, buf, k);
+    Lin to = lin_add(e, lin_ref(l.iv, step * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : panel_entry(e, buf, want.expr, k);
     int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->n_load = n_load;
