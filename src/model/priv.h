@@ -93,7 +93,7 @@ struct Model {
   ModelTimes times;
   Spent spent[2];                /* steps of one token a sequence, of several */
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
 Err *model_bind_tensors(Model *m);
 bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer); /* a declared one */

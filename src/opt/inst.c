@@ -106,6 +106,7 @@ int64_t tp_row_pad(int64_t n_elems, IrMem mem) {
 int64_t tp_row_elems(const Tp *p, int buf) {
   const TpBuf *b = &p->buf[buf];
   if (b->n_dims < 2) return 1;
+  if (b->pitch) return b->pitch;
   return tp_row_pad(buf_dim_product(p, b, 1, NULL), b->mem);
 }
 

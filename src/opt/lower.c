@@ -304,9 +304,9 @@ static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r, IrRef tiled_units
   return unit;
 }
 
-static void item_rows(Emit *e, const TpRegion *r, IrRef row, int n_rows, int next) {
+static void item_rows(Emit *e, const TpRegion *r, Lin row, int n_rows, int next) {
   int mark = emit_mark(e);
-  e->axis[e->row_axis] = lin_ref(row, 1);
+  e->axis[e->row_axis] = row;
   e->n_rows = n_rows;
   for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
     if (!is_data(e->d, r->par[i])) continue;
@@ -342,16 +342,16 @@ static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef unit = bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r, units);
   int next = ir_block_add(e->fn);
-  if (T > 1 && only_full_tiles(e, r, T)) item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+  if (T > 1 && only_full_tiles(e, r, T)) item_rows(e, r, lin_ref(unit, T), T, next);
   else if (T > 1) {
     int many = ir_block_add(e->fn), single = ir_block_add(e->fn);
     ir_br(&e->b, ir_cmp(&e->b, IR_icmp, IR_P_lt, unit, full), many, NULL, 0, single, NULL, 0);
     e->b.at = many;
-    item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+    item_rows(e, r, lin_ref(unit, T), T, next);
     e->b.at = single;
     unit = ir_op2(&e->b, IR_add, unit, ir_op2(&e->b, IR_mul, full, ir_const_i(&e->b, IR_T_i64, T - 1)));
-    item_rows(e, r, unit, 1, next);
-  } else item_rows(e, r, unit, 1, next);
+    item_rows(e, r, lin_ref(unit, 1), 1, next);
+  } else item_rows(e, r, lin_ref(unit, 1), 1, next);
   e->b.at = next;
   loop_end(e, &l, NULL);
   ir_ret(&e->b);
