@@ -158,8 +158,8 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
   loop_end(e, &l, NULL);
 }
 
-/* What a chain reads for all rows lies vector behind vector along the chain. */
-static bool reads_along_chain(Emit *e, Dx x, int chain) {
+/* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not. */
+static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   const DxNode *n = &e->d->node[x];
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
   if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
@@ -167,10 +167,11 @@ static bool reads_along_chain(Emit *e, Dx x, int chain) {
     bool ok = true;
     emit_buf_strides(e, (int)n->ival, stride);
     for (int i = 0; i < n->n_args; i++) step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
-    if (ok && step == FULL_LANES) return true;
+    if (ok && step >= FULL_LANES && step <= 4 * FULL_LANES) return step / FULL_LANES;
   }
-  for (int i = 0; i < n->n_args; i++) if (reads_along_chain(e, n->arg[i], chain)) return true;
-  return false;
+  int64_t run = 0;
+  for (int i = 0; i < n->n_args; i++) run = MAX(run, reads_along_chain(e, n->arg[i], chain));
+  return run;
 }
 
 /* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. Blocks that are streams of their
@@ -178,7 +179,8 @@ static bool reads_along_chain(Emit *e, Dx x, int chain) {
 static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   int blocks = 1;
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
-  if (reads_along_chain(e, t->rhs, -1)) most = MIN(most, 2);
+  int64_t run = reads_along_chain(e, t->rhs, -1);
+  if (run) most = MIN(most, MAX(run, 2));
   while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
   return blocks;
 }
