@@ -45,7 +45,7 @@ static Err *choose_declaration(Model *m) {
     for (int k = 0; k < (gguf ? d->n_gguf_archs : d->n_hf_archs); k++) {
       str_addf(&known, known.n ? ", %s" : "%s", name[k]);
       if (strlen(name[k]) != arch.n || memcmp(name[k], arch.p, arch.n)) continue;
-      m->decl = d;
+      m->decl = m->env.decl = d;
       if (gguf) m->env.arch = name[k];
     }
   }
@@ -60,9 +60,9 @@ static Err *choose_declaration(Model *m) {
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
 
 static Err *choose_context(Model *m) {
-  const char *key = m->env.arch ? arena_printf(m->arena, "%s.context_length", m->env.arch) : "max_position_embeddings";
+  const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
   int64_t own = DEFAULT_CONTEXT;
-  if (file_kv_find(m->weights, key)) TRY(file_kv_int(m->weights, key, 1, (int64_t)1 << 31, &own));
+  if (kv) TRY(file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, &own));
   m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
   if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
   m->env.context = m->context;
@@ -138,7 +138,7 @@ static void drop_unread(const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
 }
 
-static Err *open_parts(Model *m, const char *path) {
+Err *model_bind(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, find_format, m, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
@@ -148,7 +148,11 @@ static Err *open_parts(Model *m, const char *path) {
   TRY(start_engine(m));
   TRY(load_numbers(m));
   m->forms = tp_new(m->arena, m->module, NULL);
-  TRY(model_bind_tensors(m));
+  return model_bind_tensors(m);
+}
+
+static Err *open_parts(Model *m, const char *path) {
+  TRY(model_bind(m, path));
   TRY(model_build_graph(m));
   Section *all[2] = {m->pre, m->post};
   for (int i = 0; i < 2 + m->n_bodies; i++) {
@@ -167,12 +171,17 @@ static Err *open_parts(Model *m, const char *path) {
   return NULL;
 }
 
-Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
-  int64_t t0 = os_now_ns();
+Model *model_new(const ModelOptions *opt) {
   Model *m = calloc(1, sizeof *m);
   CHECK(m);
   m->arena = arena_new("model");
   m->opt = *opt;
+  return m;
+}
+
+Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
+  int64_t t0 = os_now_ns();
+  Model *m = model_new(opt);
   Err *e = open_parts(m, path);
   if (e) {
     model_close(m);

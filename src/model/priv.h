@@ -13,6 +13,7 @@ typedef struct Num { bool is_int; int64_t i; double f; } Num;
 typedef struct Hyper { const char *name; bool is_array; Num num; float *array; int64_t n; } Hyper;
 typedef struct HyperEnv {
   Arena *arena; const Module *module; const Weights *w;
+  const ModelDecl *decl;         /* what other names a folder's keys and tensors may have; NULL: none */
   const char *arch;              /* what GGUF writes before keys; NULL: keys are as they are */
   int64_t context;
   Hyper *item; int n, cap;
@@ -22,6 +23,9 @@ typedef struct HyperEnv {
 } HyperEnv;
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
 const char *hyper_name(HyperEnv *env, const char *pattern); /* a tensor's name: {x} is a number known here, as a layer's */
+const FileKv *hyper_kv(HyperEnv *env, const char *name);       /* NULL: the file has none */
+const FileTensor *hyper_tensor(HyperEnv *env, const char *pattern);
+Err *hyper_load_array(HyperEnv *env, const HyperDecl *d, Hyper *h);
 Err *hyper_load(HyperEnv *env, const ModelDecl *d);
 Err *hyper_load_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *out); /* out[l->n_hypers] */
 void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers);  /* what a layer's expressions see from now on; l NULL: no layer */
@@ -95,7 +99,10 @@ struct Model {
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
+Model *model_new(const ModelOptions *opt);
+Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */
 Err *model_bind_tensors(Model *m);
+Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out); /* out[r]: the file's row that is row r */
 bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer); /* a declared one */
 Err *model_build_graph(Model *m);
 Err *model_load_weights(Model *m);
