@@ -113,7 +113,8 @@ static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
 static int lane_axis_of(Emit *e, const TpStmt *t, int n_par) {
   if (e->s.naive || t->n_index == 0) return -1;
   for (int a = t->n_axes - 1; a >= n_par; a--) {
-    bool ok = true;
+    int64_t ext;
+    bool ok = e->p->buf[t->buf].local == e->region || dx_is_int(e->d, t->extent[a], &ext); /* a vector past an end that data decides would fall on others' elements */
     for (int i = 0; i < t->n_index; i++) if (dx_coef(e->d, t->index[i], a, &ok) != (i == t->n_index - 1)) ok = false;
     if (ok && emit_lanes_fit(e, t->rhs, a, FULL_LANES)) return a;
   }
@@ -188,7 +189,6 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
 static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
-  if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
   IrRef n;
   int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 8);
   if (!fixed) {
