@@ -162,6 +162,7 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
 /* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not. */
 static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   const DxNode *n = &e->d->node[x];
+  if (!dag_walk_first(e->d, x)) return 0;
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
   if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
@@ -180,6 +181,7 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
 static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   int blocks = 1;
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
+  dag_walk_begin(e->d);
   int64_t run = reads_along_chain(e, t->rhs, -1);
   if (run) most = MIN(most, MAX(run, 2));
   while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;

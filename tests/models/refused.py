@@ -42,7 +42,7 @@ def model(path, meta, sizes, extra):
 # name, metadata, sizes, tensors more, what is said
 FILES = [
     ("as it should be", {}, {}, (), ""),
-    ("heads that their keys' heads do not divide", {}, dict(H=9, G=4), (), "an index of keys, dimension 0, runs from 0 to 4, expected 0 to 3"),
+    ("heads that their keys' heads do not divide", {}, dict(H=9, G=4), (), "an index of keys, dimension 1, runs from 0 to 4, expected 0 to 3"),
     ("fewer heads than keys' heads", {}, dict(H=2, G=3, D=16), (), "an int is divided by what may be 0"),
     ("no heads", {"llama.attention.head_count": 0}, {}, (), "dimension 0 is 0"),
     ("heads below 0", {"llama.attention.head_count": -4}, {}, (), "dimension 0 is -32"),
