@@ -74,8 +74,6 @@ static Err *choose_context(Model *m) {
 static Err *choose_numbers(Model *m) {
   m->precision = m->opt.precision ? m->opt.precision : "int8";
   m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
-  m->kv_mem = !strcmp(m->kv, "f32") ? IR_M_f32 : !strcmp(m->kv, "f16") ? IR_M_f16 : !strcmp(m->kv, "bf16") ? IR_M_bf16 : IR_M_none;
-  if (m->kv_mem == IR_M_none) return err_new(ERR_USAGE, "KV format '%s': expected f32, f16 or bf16", m->kv);
   bool known = !strcmp(m->precision, "f32");
   for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
   if (known) return NULL;
@@ -85,6 +83,25 @@ static Err *choose_numbers(Model *m) {
     if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
   }
   return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
+}
+
+/* Any format that floats can be stored in: a number, or blocks with an encode. */
+static Err *choose_kv(Model *m) {
+  const FormatDecl *f = lang_format(m->module, m->kv);
+  const char *near = "", *names = "";
+  int best = 3;
+  if (f) {
+    TRY(tp_form(m->forms, m->kv, &m->kv_form));
+    return m->kv_form->plain || f->n_encodes ? NULL : err_new(ERR_USAGE, "KV format %s: its text has no encode, which says how floats become blocks", m->kv);
+  }
+  for (int i = 0; i < m->module->n_formats; i++) {
+    const FormatDecl *d = m->module->format[i];
+    int far = str_edit_distance(m->kv, d->name);
+    if (!d->n_encodes && d->block > 1) continue;
+    if (far < best) best = far, near = arena_printf(m->arena, "; did you mean %s?", d->name);
+    names = arena_printf(m->arena, "%s%s%s", names, *names ? ", " : "", d->name);
+  }
+  return err_new(ERR_USAGE, "KV format '%s': expected one of %s%s", m->kv, names, near);
 }
 
 static Err *load_numbers(Model *m) {
@@ -148,6 +165,7 @@ Err *model_bind(Model *m, const char *path) {
   TRY(start_engine(m));
   TRY(load_numbers(m));
   m->forms = tp_new(m->arena, m->module, NULL);
+  TRY(choose_kv(m));
   return model_bind_tensors(m);
 }
 
@@ -211,7 +229,12 @@ int64_t model_n_vocab(const Model *m) { return m->n_vocab; }
 int64_t model_context(const Model *m) { return m->context; }
 int model_chunk(const Model *m) { return m->chunk; }
 const Weights *model_weights(const Model *m) { return m->weights; }
+const char *const *model_unused(const Model *m, int *n) {
+  *n = m->n_unused;
+  return m->unused;
+}
 const char *model_precision(const Model *m) { return m->precision; }
+const char *model_kv(const Model *m) { return m->kv; }
 const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }
 int model_n_threads(const Model *m) { return m->n_threads; }
 
