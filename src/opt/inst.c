@@ -193,6 +193,7 @@ static Dx eval_index(Scope *s, const Expr *e) {
   const Expr *base = e->arg[0];
   const char *name = base->kind == EX_FIELD ? base->arg[0]->name : base->name;
   const Binding *b = lookup(s, name);
+  if (b && b->kind == BIND_VALUE && base->kind == EX_NAME) return b->value; /* a tensor left out: its default */
   if (!b || b->kind != BIND_BUF) return fail(s, err_new(ERR_NOT_FOUND, "op %s: '%s' is not a tensor", s->op, name));
   int buf = b->buf;
   Dx idx[DX_MAX_ARGS];
@@ -360,6 +361,7 @@ static Err *check_elt(const OpDecl *op, const Param *pa, const TpBuf *b) {
 
 static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
   TpArg more[16];
+  int n_given = n_args;
   for (int i = n_args; i < op->n_params && op->param[i].deflt; i++, n_args++) {
     if (arg != more) memcpy(more, arg, sizeof *arg * (size_t)MIN(n_args, 16)), arg = more;
     if (i < 16) more[i] = op->param[i].deflt->kind == EX_INT ? (TpArg){.kind = TA_INT, .ival = op->param[i].deflt->ival} : (TpArg){.kind = TA_FLT, .fval = op->param[i].deflt->fval};
@@ -368,8 +370,9 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
   for (int i = 0; i < n_args; i++) {
     const Param *pa = &op->param[i];
     bool tensor = pa->type.n_dims > 0;
-    if (tensor != (arg[i].kind == TA_BUF)) return err_new(ERR_SHAPE, "op %s: %s: a %s was expected", op->name, pa->name, tensor ? "tensor" : "number");
-    if (tensor) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
+    bool same = tensor && i >= n_given; /* every element is the default */
+    if (!same && tensor != (arg[i].kind == TA_BUF)) return err_new(ERR_SHAPE, "op %s: %s: a %s was expected", op->name, pa->name, tensor ? "tensor" : "number");
+    if (tensor && !same) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
     else {
       bool f = !strcmp(pa->type.elt, "f32");
       if (!f && (arg[i].kind != TA_INT || arg[i].ival < INT32_MIN || arg[i].ival > INT32_MAX))
@@ -377,7 +380,7 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
       double v = arg[i].kind == TA_FLT ? arg[i].fval : (double)arg[i].ival;
       bind(s, (Binding){pa->name, BIND_VALUE, f ? dx_flt(s->p->dag, (float)v) : dx_int(s->p->dag, arg[i].ival), 0});
     }
-    if (!tensor) continue;
+    if (!tensor || same) continue;
     const TpBuf *b = &s->p->buf[arg[i].buf];
     if (b->n_dims != pa->type.n_dims) return err_new(ERR_SHAPE, "op %s: %s has %d dimensions, expected %d", op->name, pa->name, b->n_dims, pa->type.n_dims);
     TRY(check_elt(op, pa, b));
