@@ -304,6 +304,7 @@ static Build build_new(Model *m, int layer, const char *var) {
 
 static Err *run_stmts(Build *b, const GraphStmt *g, int n) {
   for (int i = 0; i < n; i++) {
+    b->tp->line = g[i].loc.line;
     Err *e = assign(b, &g[i]);
     if (e) return err_wrap(e, "model %s: %s:%d", b->m->decl->name, g[i].loc.file, g[i].loc.line);
     if (b->m->n_vars > MAX_VARS) return err_new(ERR_LIMIT, "model %s: more than %d variables", b->m->decl->name, MAX_VARS);
@@ -374,6 +375,7 @@ Err *model_build_graph(Model *m) {
   b = build_new(m, -1, NULL);
   TRY(run_stmts(&b, rest, n_rest));
   TpArg r;
+  b.tp->line = d->result->loc.line;
   TRY(err_wrap(eval_arg(&b, d->result, &r), "model %s: result", d->name));
   TRY(check_result(&b, &r));
   int v = var_index(m, "the result");

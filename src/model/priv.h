@@ -59,15 +59,15 @@ typedef struct Section {
   int64_t *temp_off; int64_t temp_bytes;
   const Kern *(*kern)[KERN_N_SHAPES]; /* by region */
   bool *per_seq;                 /* by region: touches state, runs once per sequence */
+  struct SpentWork *spent;       /* of spent.c, by region */
 } Section;
 
 /* One run of a section's plan for one layer. */
 typedef struct SeqArgs { void ***part; int n, cap; } SeqArgs;
 typedef struct Call { Section *section; int layer; void ***args; SeqArgs *seq; } Call; /* args[region][i]; seq[region].part[nth sequence][i] */
 
-/* spent.c: time under LUMEN_TRACE=time. */
-typedef struct SpentRow { const Kern *k; int64_t t_ns, n_calls, n_items; } SpentRow;
-typedef struct Spent { SpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } Spent; /* build_ns: before the threads start */
+/* spent.c: one kernel of a step, done. */
+typedef struct SpentJob { const Kern *k; Section *section; int region; int64_t first_row, sym[2], n_items, t_ns; } SpentJob;
 
 struct Model {
   Arena *arena; Arena *forms_arena;
@@ -93,9 +93,11 @@ struct Model {
   int32_t *tokens, *pos, *rows;
   DevClaim *claim; int n_claims;
   struct Job *job; int cap_jobs;  /* of step.c */
+  struct Span *span; int64_t n_spans; /* of step.c, [thread][job], while steps are watched */
   const float *logits; int64_t logits_stride;
   ModelTimes times;
-  Spent spent[2];                /* steps of one token a sequence, of several */
+  ModelSpent spent[2];           /* steps of one token a sequence, of several */
+  bool watched;
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
 
@@ -107,7 +109,7 @@ bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer
 Err *model_build_graph(Model *m);
 Err *model_load_weights(Model *m);
 Err *model_plan_memory(Model *m);
-void model_spent_add(Model *m, Spent *s, const Kern *k, int64_t n_items, int64_t t_ns);
+void model_spent_add(Model *m, ModelSpent *s, const SpentJob *j);
 void model_spent_print(Model *m);
 Err *model_kernels(Model *m, Section *s, KernShape shape);
 #endif

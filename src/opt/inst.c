@@ -500,7 +500,7 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
     return s->err;
   }
   int mark = s->n;
-  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name};
+  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name, .line = p->line};
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   if (st->n_axes > DX_BINDER || st->n_index > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: too many axes", s->op, st->name);
   for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});

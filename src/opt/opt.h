@@ -148,6 +148,7 @@ typedef struct TpStmt {
   int block_axis;           /* a store of blocks: 1 + the axis along them, the last one; rhs loads its floats one behind the other; 0: of numbers */
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
+  int line;                 /* of the caller's text that called the op, 0: none */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
@@ -157,6 +158,7 @@ typedef struct TpSym { const char *name; } TpSym;             /* a dimension kno
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
+  int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
   TpSym *sym; int n_syms, cap_syms;
