@@ -15,11 +15,11 @@ static float rng(void) { return (float)(int32_t)(rng_state = rng_state * 1664525
 typedef struct Mem { const char *name; void *p; } Mem;
 
 /* The op of the line on the caller's memory: buffers by name, rows without padding between them where that is what tp_row_elems says. */
-static const KernSpec *spec_of(const char *line) {
+static const KernSpec *spec_of(const char *line, const char *precision) {
   KernCall call;
   KernSpec *s = NULL;
   Err *e = kern_call_parse(arena, line, &call);
-  if (!e) e = kern_call_build(arena, module, &call, "f32", &s);
+  if (!e) e = kern_call_build(arena, module, &call, precision, &s);
   EXPECT_OK(e);
   return s;
 }
@@ -103,7 +103,7 @@ static void attention(const Case *c, int m, const float *q, const float *k, cons
 }
 
 /* ---- both ------------------------------------------------------------------------------------------------------------ */
-/* Where q8_0's numbers lie: values one block behind the other, keys of 16 positions number by number. */
+/* Where q8_0's numbers lie: values one block behind the other, keys of 16 positions number by number, bytes by fours. */
 static void stored_bytes(const Case *c, const KernSpec *ks, const KernSpec *vs, const uint8_t *keys, const uint8_t *values, const float *k, const float *v) {
   int64_t krow = tp_row_elems(ks->tp, buf_of(ks, "k")), vrow = tp_row_elems(vs->tp, buf_of(vs, "v"));
   int blocks = c->D / 32, wrong = 0;
@@ -114,7 +114,7 @@ static void stored_bytes(const Case *c, const KernSpec *ks, const KernSpec *vs, 
         const uint8_t *kb = keys + g * krow + (int64_t)(p / 16 * blocks + b) * 34 * 16, *vb = values + g * vrow + (int64_t)(p * blocks + b) * 34;
         wrong += memcmp(vb, &want_v.d, 2) != 0 || memcmp(vb + 2, want_v.q, 32) != 0;
         wrong += memcmp(kb + p % 16 * 2, &want_k.d, 2) != 0;
-        for (int i = 0; i < 32; i++) wrong += (int8_t)kb[32 + i * 16 + p % 16] != want_k.q[i];
+        for (int i = 0; i < 32; i++) wrong += (int8_t)kb[32 + i / 4 * 64 + p % 16 * 4 + i % 4] != want_k.q[i];
       }
   EXPECT(wrong == 0, "%d numbers are not plain C's", wrong);
 }
@@ -125,22 +125,31 @@ static float *random_rows(int64_t n) {
   return x;
 }
 
-static void check_case(const Case *c, const char *format) {
+/* A query as integer products see it: 16 numbers as one scale and 8 bits each. */
+static void quantize(float *q, int64_t n) {
+  for (int64_t i = 0; i < n; i += 16) {
+    float top = 0;
+    for (int k = 0; k < 16; k++) top = fabsf(q[i + k]) > top ? fabsf(q[i + k]) : top;
+    for (int k = 0; k < 16; k++) q[i + k] = top > 0 ? rintf(q[i + k] * (127.0f / top)) * (top / 127.0f) : 0;
+  }
+}
+
+static void check_case(const Case *c, const char *format, const char *precision) {
   bool q8 = !strcmp(format, "q8_0");
   char line[300], name[300];
-  snprintf(name, sizeof name, "attention over %s: %d query and %d key heads of %d, %d positions, window %d, cap %g%s, is plain C's", format, c->H, c->G, c->D, c->n, c->window, (double)c->cap, c->sinks ? ", sinks" : "");
+  snprintf(name, sizeof name, "attention over %s, %s: %d query and %d key heads of %d, %d positions, window %d, cap %g%s, is plain C's", format, precision, c->H, c->G, c->D, c->n, c->window, (double)c->cap, c->sinks ? ", sinks" : "");
   TEST(name) {
     int64_t row = (int64_t)c->G * c->D, qrow = (int64_t)c->H * c->D;
     float *k = random_rows(c->n * row), *v = random_rows(c->n * row), *q = random_rows(c->n * qrow), *sink = random_rows(c->H);
     int32_t *pos = ARENA_ARRAY(arena, int32_t, c->n + 16);
     for (int i = 0; i < c->n; i++) pos[i] = i;
     snprintf(line, sizeof line, "keep_keys x=f32[%d,%d,%d] pos=i32[%d] k=%s[%d,%d,%d,16]", c->n, c->G, c->D, c->n, format, c->G, (c->P + 15) / 16, c->D);
-    const KernSpec *ks = spec_of(line);
+    const KernSpec *ks = spec_of(line, precision);
     snprintf(line, sizeof line, "keep_values x=f32[%d,%d,%d] pos=i32[%d] v=%s[%d,%d,%d]", c->n, c->G, c->D, c->n, format, c->G, c->P, c->D);
-    const KernSpec *vs = spec_of(line);
+    const KernSpec *vs = spec_of(line, precision);
     snprintf(line, sizeof line, "attention q=f32[%d,%d,%d] k=%s[%d,%d,%d,16] v=%s[%d,%d,%d] pos=i32[%d]=%d scale=0.125 window=%d cap=%.1f%s", c->n, c->H, c->D, format, c->G, (c->P + 15) / 16, c->D,
              format, c->G, c->P, c->D, c->n, c->n - 1, c->window, (double)c->cap, c->sinks ? arena_printf(arena, " sink=f32[%d]", c->H) : "");
-    const KernSpec *as = spec_of(line);
+    const KernSpec *as = spec_of(line, precision);
     if (!ks || !vs || !as) continue;
     uint8_t *keys = arena_alloc(arena, (size_t)tp_buf_bytes(ks->tp, buf_of(ks, "k"), ks->sym) + 64), *values = arena_alloc(arena, (size_t)tp_buf_bytes(vs->tp, buf_of(vs, "v"), vs->sym) + 64);
     run(ks, (Mem[]){{"x", padded(ks, "x", c->n, row, k)}, {"pos", pos}, {"k", keys}}, 3);
@@ -149,6 +158,7 @@ static void check_case(const Case *c, const char *format) {
     float *y = padded(as, "y", c->n, qrow, NULL);
     run(as, (Mem[]){{"q", padded(as, "q", c->n, qrow, q)}, {"k", keys}, {"v", values}, {"pos", pos}, {"sink", sink}, {"y", y}}, 6);
     keep(k, c->n * row, q8), keep(v, c->n * row, q8);
+    if (q8 && !strcmp(precision, "int8")) quantize(q, c->n * qrow);
     double *want = ARENA_ARRAY(arena, double, qrow), worst = 0;
     for (int m = 0; m < c->n; m++) {
       attention(c, m, q + m * qrow, k, v, sink, want);
@@ -169,9 +179,9 @@ int main(void) {
   Arena *a = arena_new("forever");
   arena = arena_new("compile");
   EXPECT_OK(lang_std_load(a, NULL, &module));
-  for (size_t i = 0; module && i < 2 * COUNT_OF(row); i++) {
+  for (size_t i = 0; module && i < 3 * COUNT_OF(row); i++) {
     EXPECT_OK(kern_set_new(NULL, false, &set));
-    check_case(&row[i / 2], i % 2 ? "f32" : "q8_0");
+    check_case(&row[i / 3], i % 3 == 1 ? "f32" : "q8_0", i % 3 == 2 ? "int8" : "f32");
     kern_set_free(set);
   }
   arena_free(arena);
