@@ -167,7 +167,17 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
   return as_f32 ? decode_values(m, t) : NULL;
 }
 
-Err *model_bind_tensors(Model *m) {
+/* The file's tensors that no declaration took. */
+static void list_unused(Model *m) {
+  const Weights *w = m->weights;
+  int cap = 0;
+  bool *used = ARENA_ARRAY(m->arena, bool, w->n_tensors + 1);
+  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].file) used[m->tensor[i].file - w->tensor] = true;
+  for (int64_t i = 0; i < m->n_layers * m->n_ltensors; i++) if (m->ltensor[i].file) used[m->ltensor[i].file - w->tensor] = true;
+  for (int i = 0; i < w->n_tensors; i++) if (!used[i]) PUSH(m->arena, m->unused, m->n_unused, cap, w->tensor[i].name);
+}
+
+static Err *bind_all(Model *m) {
   const ModelDecl *d = m->decl;
   m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
   for (int i = 0; i < d->n_tensors; i++) {
@@ -182,6 +192,12 @@ Err *model_bind_tensors(Model *m) {
     for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], &m->ltensor[l * m->n_ltensors + i]));
   }
   hyper_layer(&m->env, NULL, -1, NULL);
+  return NULL;
+}
+
+Err *model_bind_tensors(Model *m) {
+  TRY(bind_all(m));
+  list_unused(m);
   return NULL;
 }
 

@@ -36,6 +36,30 @@ static IrRef field_lanes(Place *p, const DxNode *n) {
   return nth < 3 ? ir_op2(b, IR_and, v, ir_const_i(b, ir_vec_type(IR_E_I32, p->lanes), 255)) : v;
 }
 
+/* The field's number `index` places further on, which the data chooses, in each lane another. */
+static IrRef field_chosen(Place *p, const DxNode *n, IrRef index) {
+  IrBuild *b = &p->e->b;
+  DxNode first = *n;
+  int nth = 0, bytes = ir_mem_bytes[n->op];
+  bool fours = p->scale > 1 && tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth), half = n->op == IR_M_f16 || n->op == IR_M_bf16;
+  IrType t = ir_vec_type(IR_E_I32, p->lanes);
+  first.ival -= nth;
+  Lin at = field_byte(p, &first, 0);
+  IrRef off = ir_op2(b, IR_mul, index, ir_const_i(b, t, bytes * p->scale));
+  if (fours) { /* whole fours lie `scale` fours apart */
+    index = ir_op2(b, IR_add, index, ir_const_i(b, t, nth));
+    IrRef rest = ir_op2(b, IR_and, index, ir_const_i(b, t, 3));
+    off = ir_op2(b, IR_add, rest, ir_op2(b, IR_mul, ir_op2(b, IR_sub, index, rest), ir_const_i(b, t, p->scale)));
+  }
+  if (p->lanes == 1) return emit_load_at(p->e, (IrMem)n->op, 1, p->base, lin_add(p->e, at, lin_ref(ir_op1(b, IR_sext, off), 1)));
+  if (p->side.lane) off = ir_op2(b, IR_add, off, ir_op2(b, IR_mul, ir_iota(b, p->lanes), ir_const_i(b, t, fours ? 4 : bytes)));
+  IrRef base = ir_padd(b, p->base, lin_value(p->e, at));
+  IrType tf = ir_vec_type(IR_E_F32, p->lanes);
+  if (!half) return ir_gather(b, (IrMem)n->op, n->type == DT_F32 ? tf : t, base, off, 0);
+  emit_store_at(p->e, IR_M_u16, p->e->scratch, lin_const(0), ir_gather(b, IR_M_u16, t, base, off, 0), 0); /* widened on the way through scratch */
+  return ir_load(b, (IrMem)n->op, tf, p->e->scratch, 0, 1, 0);
+}
+
 static IrType lanes_of(const Place *p, DxType t) { return ir_vec_type(t == DT_F32 ? IR_E_F32 : t == DT_BOOL ? IR_E_I1 : IR_E_I32, p->lanes); }
 
 static IrRef element(Place *p, Dx x) {
@@ -46,13 +70,12 @@ static IrRef element(Place *p, Dx x) {
   switch (n.kind) {
     case DX_INT: v = ir_const_i(&e->b, lanes_of(p, (DxType)n.type), (int32_t)n.ival); break;
     case DX_FLT: v = ir_const_f(&e->b, lanes_of(p, DT_F32), n.fval); break;
-    case DX_FIELD: v = field_lanes(p, &n); break;
+    case DX_FIELD: v = n.n_args ? field_chosen(p, &n, element(p, n.arg[0])) : field_lanes(p, &n); break;
     case DX_TAB: v = emit_lookup(e, p->f, &n, element(p, n.arg[0]), p->lanes); break;
     default:
       CHECK(n.kind == DX_OP, "format %s: node of kind %d", p->f->decl->name, n.kind);
       for (int i = 0; i < n.n_args; i++) a[i] = element(p, n.arg[i]);
-      if (n.op == DXO_SHL || n.op == DXO_SHR) a[1] = ir_const_i(&e->b, IR_T_i32, p->f->dag->node[n.arg[1]].ival);
-      v = emit_op(e, (DxOp)n.op, (DxType)p->f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, n.op == DXO_SHR && dx_range(p->f->dag, n.arg[0], NULL).lo >= 0);
+      v = emit_node_op(e, p->f->dag, x, NULL, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
@@ -70,8 +93,9 @@ static bool alike(const Dag *d, const Lanes *l) {
   for (int i = 1; i < FULL_LANES; i++) {
     const DxNode *k = &d->node[l->x[i]];
     if (k->kind != n->kind || k->op != n->op || k->type != n->type || k->n_args != n->n_args || k->ival != n->ival) return false;
-    if (n->kind == DX_OP && (n->op == DXO_SHL || n->op == DXO_SHR) && k->arg[1] != n->arg[1]) return false;
+    if (n->kind == DX_OP && (n->op == DXO_SHL || n->op == DXO_SHR) && (k->arg[1] != n->arg[1] || !dx_is_int(d, n->arg[1], NULL))) return false;
   }
+  if (n->kind == DX_OP && d->node[n->arg[0]].type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false; /* how depends on ranges */
   return n->kind == DX_OP || n->kind == DX_TAB;
 }
 
@@ -79,7 +103,7 @@ static bool fields_in_line(const Dag *d, const Lanes *l) {
   const DxNode *n = &d->node[l->x[0]];
   for (int i = 0; i < FULL_LANES; i++) {
     const DxNode *k = &d->node[l->x[i]];
-    if (k->kind != DX_FIELD || k->op != n->op || k->ival + l->off[i] != n->ival + l->off[0] + i * ir_mem_bytes[n->op]) return false;
+    if (k->kind != DX_FIELD || k->n_args || k->op != n->op || k->ival + l->off[i] != n->ival + l->off[0] + i * ir_mem_bytes[n->op]) return false;
   }
   return true;
 }

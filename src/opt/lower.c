@@ -190,10 +190,12 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
 static void lanes_in_blocks(Emit *e, const TpStmt *t, int axis, int64_t ext, int most) {
   int rows = e->n_rows;
   for (int64_t at = 0, n = ext / FULL_LANES; at < n; at += most) {
+    int mark = emit_mark(e);
     while (at + most > n) most /= 2;
     e->blocks = most;
     e->n_rows = rows * most;
     lane_step(e, t, axis, lin_const(at * FULL_LANES), 0);
+    emit_forget(e, mark); /* what was made for so many rows is not for others */
   }
   e->blocks = 1;
   e->n_rows = rows;
@@ -541,7 +543,7 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
   const DxNode *n = &f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem) {
+  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem && !n->n_args) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
     emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
     return;
