@@ -201,10 +201,12 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
 static void lanes_in_blocks(Emit *e, const TpStmt *t, int axis, int64_t ext, int most) {
   int rows = e->n_rows;
   for (int64_t at = 0, n = ext / FULL_LANES; at < n; at += most) {
+    int mark = emit_mark(e);
     while (at + most > n) most /= 2;
     e->blocks = most;
     e->n_rows = rows * most;
     lane_step(e, t, axis, lin_const(at * FULL_LANES), 0);
+    emit_forget(e, mark); /* what was made for so many rows is not for others */
   }
   e->blocks = 1;
   e->n_rows = rows;

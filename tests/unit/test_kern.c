@@ -149,7 +149,7 @@ static void check_line(const char *line) {
         Str one = {0}, two = {0};
         replace(line, "M", rows[r], &one);
         replace(one.p, "KV", kv[k], &two);
-        check_text(a, two.p, "f32", r + 1);
+        check_text(a, two.p, r % 2 ? "f32" : "int8", r + 1); /* where an op has no text for int8 it is the same one */
         str_free(&one);
         str_free(&two);
         arena_reset(a);
