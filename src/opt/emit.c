@@ -602,7 +602,8 @@ static IrRef reduce_striped(Emit *e, const DxNode *n) {
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
-  if (n.op == RED_ISUM && emit_dot4(e, x, init, &out)) return out;
+  if (n.op == RED_ISUM && (emit_tile_bytes(e, x, init, &out) || emit_dot4(e, x, init, &out))) return out;
+  if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
   if (n.op == RED_CHAIN || in_lanes(e, x) || e->s.naive) {
     if (n.op != RED_CHAIN && n.op != RED_ISUM && in_lanes(e, x)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum on every lane"));
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);
