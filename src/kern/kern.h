@@ -57,7 +57,7 @@ typedef struct KernItem {
   bool is_int; int64_t ival; double fval;
   int64_t last;                      /* =N; -1: not given */
 } KernItem;
-typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; } KernCall;
+typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; bool narrow; } KernCall; /* narrow: Tp.narrow, for targets with matrix tiles */
 typedef struct KernSpec {
   const OpDecl *op;
   const char *text, *variant;        /* text: the call as it would be written */

@@ -87,7 +87,7 @@ IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool 
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
-bool emit_tile_bytes(Emit *e, Dx red, Vals *init, Vals *out); /* tile.c: both false: not in tiles */
+bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
 bool emit_tile_pairs(Emit *e, Dx red, Vals *out);
 Dx panel_weight(const Dag *d, Dx x);           /* the only weight of an expression over constants; at most 0: there is none, or more */
 int64_t panel_bytes(const Emit *e, bool code); /* of an element, for 16 rows */

@@ -158,7 +158,7 @@ static void sums_out(Emit *e, int tile, int slot) {
   e->n_load = 0; /* what was loaded from the slot before is old */
 }
 
-bool emit_tile_bytes(Emit *e, Dx red, Vals *init, Vals *out) {
+bool emit_tile_bytes(Emit *e, Dx red, Vals *out) {
   int bytes = e->matrix && !e->s.pairs && e->n_rows == TILE_ROWS ? bytes_of(e->p, red) : 0;
   const DxNode n = e->d->node[red];
   Dx load, code;
@@ -179,10 +179,7 @@ bool emit_tile_bytes(Emit *e, Dx red, Vals *init, Vals *out) {
   e->axis[axis] = saved;
   sums_out(e, slot, slot);
   *out = (Vals){TILE_ROWS, true, ARENA_ARRAY(e->a, IrRef, TILE_ROWS)};
-  for (int m = 0; m < TILE_ROWS; m++) {
-    out->v[m] = emit_load_at(e, IR_M_i32, TILE_ROWS, e->scratch, lin_add(e, sums_at(e, slot), lin_const(64 * m)));
-    if (init) out->v[m] = ir_op2(&e->b, IR_add, out->v[m], emit_pick(e, *init, m, true));
-  }
+  for (int m = 0; m < TILE_ROWS; m++) out->v[m] = emit_load_at(e, IR_M_i32, TILE_ROWS, e->scratch, lin_add(e, sums_at(e, slot), lin_const(64 * m)));
   return true;
 }
 
