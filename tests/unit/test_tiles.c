@@ -121,10 +121,14 @@ static void product(Arena *a, const char *format, const char *precision, int64_t
   EXPECT_OK(err_wrap(e, "%s", precision));
 }
 
-static void products(Kerns *set) {
+/* only: formats to try, by name; none: all. An emulator is slow. */
+static void products(Kerns *set, char **only) {
   for (int i = 0; i < module->n_formats; i++) {
     const FormatDecl *f = module->format[i];
     char name[80];
+    bool wanted = !*only;
+    for (char **o = only; *o; o++) wanted |= !strcmp(*o, f->name);
+    if (!wanted) continue;
     snprintf(name, sizeof name, "linear over %s, run in tiles", f->name);
     TEST(name) {
       Arena *a = arena_new("compile");
@@ -172,7 +176,8 @@ static void code_of(const Target *t, const char *precision, const char *product_
   arena_free(a);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+  (void)argc;
   Arena *a = arena_new("forever");
   EXPECT_OK(lang_std_load(a, NULL, &module));
   const Target *t = with_tiles();
@@ -195,7 +200,7 @@ int main(void) {
     }
   }
   ops(set);
-  if (set) products(set);
+  if (set) products(set, argv + 1);
   else TEST_SKIP("linear over every format, run in tiles", e ? err_text(e) : "no tiles");
   err_free(e);
   kern_set_free(set);
