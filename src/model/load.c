@@ -74,7 +74,7 @@ static Err *map_elements(Model *m, const TensorSource *s, float *v, int64_t n) {
 }
 
 /* rows r -> expr: out[r] is the file's row. */
-static Err *map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
+Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
   HyperEnv *env = &m->env;
   int at = env->n_local++;
   Err *e = NULL;
@@ -115,7 +115,7 @@ static Err *decode_values(Model *m, ModelTensor *t) {
   if (t->source->each) TRY(map_elements(m, t->source, v, n));
   if (t->source->row) {
     row = ARENA_ARRAY(m->arena, int32_t, n_rows);
-    TRY(map_rows(m, t->source, n_rows, row));
+    TRY(model_map_rows(m, t->source, n_rows, row));
   }
   for (int64_t r = 0; v != values && r < n_rows; r++) memcpy(values + r * stride, v + (row ? row[r] : r) * in_row, (size_t)in_row * sizeof *v);
   t->values = values;
@@ -146,8 +146,10 @@ static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
 static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
   *t = (ModelTensor){.decl = d, .same_as = -1};
   for (int i = 0; i < d->n_sources && !t->file; i++) {
+    Num wanted = {.is_int = true, .i = 1};
     t->source = &d->source[i];
-    t->file = file_tensor_find(m->weights, hyper_name(&m->env, d->source[i].name));
+    if (t->source->when) TRY(hyper_eval(&m->env, t->source->when, &wanted));
+    if (num_float(wanted) != 0) t->file = hyper_tensor(&m->env, d->source[i].name);
   }
   if (!t->file && !d->otherwise) {
     bool gguf = m->env.arch != NULL;                          /* name what this container would have: the texts list GGUF's names first */
@@ -192,7 +194,7 @@ static Err *row_map(Model *m, const ModelTensor *t, int64_t n, RowMap *maps, int
   if (!t->source->row) return NULL;
   for (int i = 0; i < *n_maps; i++) if (maps[i].source == t->source && maps[i].n == n) { *out = maps[i].row; return NULL; }
   int32_t *row = ARENA_ARRAY(m->arena, int32_t, n);
-  TRY(err_wrap(map_rows(m, t->source, n, row), "tensor %s", t->file->name));
+  TRY(err_wrap(model_map_rows(m, t->source, n, row), "tensor %s", t->file->name));
   maps[(*n_maps)++] = (RowMap){t->source, n, row};
   *out = row;
   return NULL;

@@ -86,6 +86,9 @@ typedef struct PackLeaf {
   Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
+/* What encode says of one number of a block: its kind, its byte, its value over the floats to store (DX_FIELD of f32: one after another). */
+typedef struct StoredNumber { IrMem mem; int64_t at; Dx value; } StoredNumber;
+
 typedef struct FormatForm {
   const FormatDecl *decl;
   Dag *dag;
@@ -102,9 +105,12 @@ typedef struct FormatForm {
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
   int chunk;                /* elements laid out together in the planes */
+  StoredNumber *stored; int n_stored; /* format_stored */
 } FormatForm;
 enum { FORMAT_ARG_TABLES = 4, FORMAT_MAX_ARGS = FORMAT_ARG_TABLES + DX_MAX_TABLES }; /* pack and decode functions: args from here on are the tables */
 void format_table_args(const FormatForm *f, void **args);
+/* encode.c: what encode says, evaluated once; adds the tables it uses to the form's. ERR_UNSUPPORTED: the text has no encode. */
+Err *format_stored(Arena *a, const Module *m, FormatForm *f);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
@@ -128,6 +134,7 @@ typedef struct TpBuf {
   BufRole role;
   IrMem mem;                /* f32 i32 i8 f16 bf16; weights in a non-plain format: IR_M_none */
   FormatForm *fmt;          /* weights */
+  FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
@@ -139,8 +146,10 @@ typedef struct TpBuf {
 typedef struct TpStmt {
   int buf; int n_index; Dx index[IR_MAX_DIMS];
   int n_axes; Dx extent[DX_BINDER];
+  int block_axis;           /* a store of blocks: 1 + the axis along them, the last one; rhs loads its floats one behind the other; 0: of numbers */
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
+  int line;                 /* of the caller's text that called the op, 0: none */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
@@ -151,6 +160,7 @@ typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
   bool narrow;                                 /* the caller's: temporaries that hold nothing but bfloat16 are kept in 16 bits, as matrix tiles read them */
+  int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
   TpSym *sym; int n_syms, cap_syms;
@@ -175,6 +185,10 @@ Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same o
 bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 or at least 2^-56, by its form */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
+int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
+/* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
+   as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
+Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
@@ -224,7 +238,7 @@ int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t 
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
 /* decode: args[0] blocks, args[1] f32 out; items: blocks as declared. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
-/* encode.c: encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
+/* encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
    format's encode says; ERR_UNSUPPORTED when it says nothing. Adds the tables it uses to the form's. */
 enum { ENCODE_TILE = 16 };
 Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out, int64_t *scratch_bytes);
