@@ -24,6 +24,14 @@ GenCpu kern_cpu(void) {
   return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni, .tiles = tiles};
 }
 
+const char *kern_tiles_missing(void) {
+  DevCpu d;
+  if (kern_cpu().tiles) return NULL;
+  dev_cpu_detect(&d);
+  if (d.amx_tile && d.amx_int8 && d.amx_bf16) return "the system does not let this process use matrix tiles, or AVX-512 with VNNI is missing beside them";
+  return "this processor has no matrix tiles (AMX-TILE, AMX-INT8, AMX-BF16)";
+}
+
 Err *kern_target_host(const Target **out) {
   const Target *t = gen_target_host(kern_cpu());
   if (t) { *out = t; return NULL; }
@@ -35,12 +43,7 @@ Err *kern_target_host(const Target **out) {
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out) {
   if (!t) TRY(kern_target_host(&t));
   GenCpu cpu = kern_cpu();
-  if (t->tiles && !cpu.tiles) {
-    DevCpu d;
-    dev_cpu_detect(&d);
-    bool has = d.amx_tile && d.amx_int8 && d.amx_bf16;
-    return err_new(ERR_UNSUPPORTED, "target %s: %s; `lumen cc` shows its code all the same", t->name, has ? "the system does not let this process use matrix tiles" : "this processor has no matrix tiles (AMX-TILE, AMX-INT8, AMX-BF16)");
-  }
+  if (t->tiles && !cpu.tiles) return err_new(ERR_UNSUPPORTED, "target %s: %s; `lumen cc` shows its code all the same", t->name, kern_tiles_missing());
   if (!gen_target_runs(t, cpu)) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
   Kerns *k = calloc(1, sizeof *k);
   CHECK(k);

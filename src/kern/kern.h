@@ -21,6 +21,7 @@ KernShape kern_shape(int64_t n_rows);
 /* The machine we are on, as far as targets ask, and its best target. Fails: ERR_UNSUPPORTED (no target is for this processor). */
 GenCpu kern_cpu(void);
 Err *kern_target_host(const Target **out);
+const char *kern_tiles_missing(void);  /* why matrix tiles cannot be used here; NULL: they can */
 
 typedef struct Kerns Kerns;
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out);  /* t NULL: the best this machine runs. Fails: ERR_UNSUPPORTED */
