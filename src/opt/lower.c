@@ -549,7 +549,7 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
   const DxNode *n = &f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem) {
+  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem && !n->n_args) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
     emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
     return;

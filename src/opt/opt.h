@@ -27,7 +27,8 @@ enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a stateme
 typedef struct DxNode {
   uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD and DX_TAB an IrMem */
   uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
-  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_RED: extent, body */
+  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_FIELD: none, or the
+                                     element counted from there, which the data chooses; DX_RED: extent, body */
   int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_TAB table; DX_RED axis number */
   float fval;                     /* DX_FLT; DX_FIELD: 1 where 32 bits are an unsigned int */
   uint32_t size : 18, depth : 14; /* nodes of the expression written out, and its height; they saturate */
@@ -115,7 +116,7 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm *
 void format_print(const FormatForm *f, Str *out);
 
 /* Packed tensor: tiles of 16 rows, one behind the other. */
-enum { PACK_ROWS = 16, MAX_LEAVES = 12 };
+enum { PACK_ROWS = 16, MAX_LEAVES = 20 };
 /* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
    share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
 typedef struct PackLayout {
@@ -150,11 +151,17 @@ typedef struct TpStmt {
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
   int line;                 /* of the caller's text that called the op, 0: none */
+  int call;                 /* Tp.call it belongs to */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
+
+/* A call of an op as it was made, for traces. */
+enum { TP_CALL_ARGS = 16 };
+typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
+typedef struct TpCall { const OpDecl *op; TpArg arg[TP_CALL_ARGS]; int n_args, result[TP_CALL_ARGS], n_results; } TpCall;
 
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
@@ -163,11 +170,11 @@ typedef struct Tp {
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
+  TpCall *call; int n_calls, cap_calls;
   TpSym *sym; int n_syms, cap_syms;
   FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
   const void **table; int n_tables, cap_tables; /* of the formats that the program's weights have */
 } Tp;
-typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
 Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */

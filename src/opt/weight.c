@@ -59,6 +59,13 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     case DX_INT: v = ir_const_i(&e->b, ti, (int32_t)n->ival); break;
     case DX_FLT: v = ir_const_f(&e->b, tf, n->fval); break;
     case DX_FIELD:
+      if (n->n_args) { /* of the element that the data chooses: its bytes further on, in each lane its own */
+        int bytes = ir_mem_bytes[n->op];
+        v = block_value(e, f, n->arg[0], base, offs, byte);
+        n = &f->dag->node[x];
+        if (offs) offs = ir_op2(&e->b, IR_add, offs, ir_op2(&e->b, IR_mul, v, ir_const_i(&e->b, ti, bytes)));
+        else byte = lin_add(e, byte, lin_ref(ir_op1(&e->b, IR_sext, v), bytes));
+      }
       byte.k += n->ival;
       if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) { /* widened on the way through scratch */
         emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, offs, byte.k), 0);
@@ -70,8 +77,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
-      n = &f->dag->node[x];
-      v = emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0);
+      v = emit_node_op(e, f->dag, x, NULL, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
@@ -202,16 +208,25 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
   return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
 
-IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+/* Of one element: what the form says more than once is computed once. */
+typedef struct FormMemo { Dx x[64]; IrRef v[64]; int n; } FormMemo;
+static IrRef form_value(Emit *e, const FormatForm *f, FormMemo *memo, Dx x, int buf, Lin k) {
   const DxNode n = f->dag->node[x];
-  IrRef a[3];
-  if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
+  IrRef a[3], v;
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
-  if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
-  CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
-  for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
-  return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
+  for (int i = 0; i < memo->n; i++) if (memo->x[i] == x) return memo->v[i];
+  CHECK(n.kind == DX_LEAF || n.kind == DX_TAB || n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
+  for (int i = 0; i < n.n_args; i++) a[i] = form_value(e, f, memo, n.arg[i], buf, k);
+  if (n.kind == DX_LEAF) v = leaf_value(e, f, (int)n.ival, buf, k);
+  else v = n.kind == DX_TAB ? emit_lookup(e, f, &n, a[0], e->lanes) : emit_node_op(e, f->dag, x, NULL, a);
+  if (memo->n < (int)COUNT_OF(memo->x)) memo->x[memo->n] = x, memo->v[memo->n++] = v;
+  return v;
+}
+
+IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+  FormMemo memo = {.n = 0};
+  return form_value(e, f, &memo, x, buf, k);
 }
 
 /* One of a pair of bfloat16: the even position lies low. */
