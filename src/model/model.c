@@ -85,9 +85,23 @@ static Err *choose_numbers(Model *m) {
   return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
 }
 
+/* A kind of number, whatever the format that is no more than it is called. */
+static Err *plain_kv(Model *m) {
+  IrMem mem = dx_mem(m->kv);
+  for (int i = 0; i < m->module->n_formats && mem != IR_M_none && !m->kv_form; i++) {
+    FormatForm *f;
+    if (m->module->format[i]->block > 1 || m->module->format[i]->n_fields != 1) continue;
+    TRY(tp_form(m->forms, m->module->format[i]->name, &f));
+    if (f->plain && f->mem == mem) m->kv_form = f;
+  }
+  return NULL;
+}
+
 /* Any format that floats can be stored in: a number, or blocks with an encode. */
 static Err *choose_kv(Model *m) {
   const FormatDecl *f = lang_format(m->module, m->kv);
+  if (!f) TRY(plain_kv(m));
+  if (m->kv_form) return NULL;
   const char *near = "", *names = "";
   int best = 3;
   if (f) {
@@ -229,6 +243,10 @@ int64_t model_n_vocab(const Model *m) { return m->n_vocab; }
 int64_t model_context(const Model *m) { return m->context; }
 int model_chunk(const Model *m) { return m->chunk; }
 const Weights *model_weights(const Model *m) { return m->weights; }
+const char *const *model_unused(const Model *m, int *n) {
+  *n = m->n_unused;
+  return m->unused;
+}
 const char *model_precision(const Model *m) { return m->precision; }
 const char *model_kv(const Model *m) { return m->kv; }
 const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }

@@ -83,6 +83,7 @@ struct Model {
   Tp *forms;                     /* formats analyzed once, shared by all sections */
   ModelTensor *tensor; int n_tensors;           /* global */
   ModelTensor *ltensor; int n_ltensors;         /* [layer][n_ltensors] */
+  const char **unused; int n_unused;            /* the file's tensors that the declaration does not name */
   Section *pre, *post; Section **by_layer;      /* by_layer[l]: the plan of layer l */
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;
@@ -99,7 +100,7 @@ struct Model {
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */
