@@ -228,6 +228,7 @@ typedef struct Sched {
   int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
   int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int ahead;                /* contractions: bytes of packed weights asked for ahead of those read; 0: none */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
