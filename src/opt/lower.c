@@ -404,7 +404,7 @@ static void need_panel(Emit *e, int buf, bool code, Dx expr) {
   if (p->code || p->value) return;
   CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K));
   *p = (Panel){.code = code, .value = !code, .expr = expr, .off = e->scratch_bytes};
-  e->scratch_bytes += ROUND_UP(K * (code ? 16 : 64) + 64, 64);
+  e->scratch_bytes += ROUND_UP(K * panel_bytes(e, code) + 64, 64);
 }
 
 static void find_panels(Emit *e, Dx x) {
@@ -435,8 +435,10 @@ static void tile_rows(Emit *e, const TpRegion *r) {
 /* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
 static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
   e->lane_axis = 1;
-  for (int i = 0; i < e->s.n_tiles; i++) {
-    int T = e->s.tile[i];
+  int n_matrix = e->s.n_matrix, n_sizes = n_matrix + e->s.n_tiles;
+  for (int i = 0; i < n_sizes; i++) {
+    int T = i < n_matrix ? e->s.matrix[i] : e->s.tile[i - n_matrix];
+    e->matrix = i < n_matrix;
     IrRef left = ir_op2(&e->b, IR_sub, M, done);
     IrRef n = T == 1 ? left : ir_op2(&e->b, IR_udiv, left, ir_const_i(&e->b, IR_T_i64, T));
     Loop l;
@@ -446,7 +448,7 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
     tile_rows(e, r);
     e->n_rows = 1;
     loop_end(e, &l, NULL);
-    if (i + 1 < e->s.n_tiles) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
+    if (i + 1 < n_sizes) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
   }
   e->lane_axis = -1;
 }
@@ -462,6 +464,11 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
   dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
+  if (e->s.n_matrix) {
+    e->sums_off = e->scratch_bytes;
+    e->scratch_bytes += SUMS_BYTES;
+    ir_tile(&e->b, IR_tbegin, e->s.matrix_bytes);
+  }
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
@@ -483,6 +490,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   all_rows(e, r, from, to);
   if (e->sub) loop_end(e, &subs, NULL);
   loop_end(e, &tiles, NULL);
+  if (e->s.n_matrix) ir_tile(&e->b, IR_tend, 0);
   ir_ret(&e->b);
 }
 
