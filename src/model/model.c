@@ -120,6 +120,9 @@ static Err *start_engine(Model *m) {
 static void mark_packed(Model *m, const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) {
     const TpBuf *t = &s->tp->buf[i];
+    if (t->fmt && t->raw && s->bind[i].kind == BIND_TENSOR) m->tensor[s->bind[i].index].want_rows = true;
+    for (int l = 0; t->fmt && t->raw && s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
+      if (m->by_layer[l] == s) m->ltensor[l * m->n_ltensors + s->bind[i].index].want_rows = true;
     if (!t->fmt || t->raw || t->role != BUF_WEIGHT || t->alias != i) continue;
     if (s->bind[i].kind == BIND_TENSOR) m->tensor[s->bind[i].index].want_packed = true;
     for (int l = 0; s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
@@ -225,7 +228,7 @@ int64_t model_bytes_per_token(const Model *m) {
 static void tensor_line(const Model *m, const ModelTensor *t, Str *out) {
   if (!t->file || t->same_as >= 0) return;
   bool int8 = strcmp(m->precision, "f32") && t->form->integer;
-  str_addf(out, "  %-28s %-6s %lldx%lld  %s\n", t->file->name, t->form->decl->name, (long long)t->dim[0], (long long)(t->n_dims > 1 ? t->dim[1] : 1),
+  str_addf(out, "  %-28s %-6s %lldx%lld  %s\n", t->file->name, t->parts ? t->parts->layout->name : t->form->decl->name, (long long)t->dim[0], (long long)(t->n_dims > 1 ? t->dim[1] : 1),
            t->values ? "kept as f32" : !t->want_packed ? "rows read from the file" : int8 ? "integer road" : t->form->code >= 0 ? "decoded to f32 in the product" : "float road");
 }
 

@@ -28,11 +28,26 @@ void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers); 
 const Hyper *hyper_find(const HyperEnv *env, const char *name);
 double num_float(Num n);
 
+/* parts.c: a weight that several tensors hold, as a layout of the texts says. */
+typedef struct TensorParts {
+  const LayoutDecl *layout;
+  FormatParts fit;
+  const FileTensor *tensor[16];  /* as the layout lists them; NULL: none */
+  const FileTensor *file;        /* what the weight would be in one tensor: its name, extents, bytes of all */
+  FormatForm *form;
+  float *number; int32_t *order; /* of the tensors' JSON; columns by group, NULL: as they are */
+  const void **at;               /* what packing reads */
+} TensorParts;
+/* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
+Err *parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
+Err *parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
+
 /* load.c: tensors. */
 typedef struct ModelTensor {
   const TensorDecl *decl;
   const TensorSource *source;    /* the one that the file has */
   const FileTensor *file;        /* NULL: filled with a number, or another tensor's */
+  TensorParts *parts;            /* NULL: one tensor of the file holds it */
   FormatForm *form;
   int64_t dim[4]; int n_dims;
   const uint8_t *raw;            /* blocks as in the file, rows in file order */
@@ -40,7 +55,7 @@ typedef struct ModelTensor {
   uint8_t *packed; int64_t packed_bytes;
   bool absent;                   /* the file has none, and the declaration allows it */
   int same_as;                   /* index of the tensor whose bytes it shares, -1 */
-  bool want_packed;
+  bool want_packed, want_rows;   /* rows: picked one by one, as they lie */
 } ModelTensor;
 
 /* graph.c: sections. */

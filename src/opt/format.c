@@ -15,7 +15,7 @@ typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool 
 /* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
    from a table are what is kept: `bare` says which. */
 static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
-  if (n->kind == DX_FIELD) return true;
+  if (n->kind == DX_FIELD || n->kind == DX_PART) return true;
   if (n->type != DT_INT || n->kind == DX_INT) return false;
   if (!bare || n->kind != DX_OP) return true;
   DxRange r = dx_range(d, x, NULL);
@@ -178,8 +178,8 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
   l->gran = granularity(l->at, f->block);
   if (l->gran < 4) l->gran = 1;
   if (!l->is_int) {
-    l->mem = n->kind == DX_FIELD ? (IrMem)n->op : IR_M_f32;
-    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != DX_FIELD || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
+    l->mem = n->kind == DX_FIELD || n->kind == DX_PART ? (IrMem)n->op : IR_M_f32;
+    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != n->kind || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
     return;
   }
   l->lo = INT64_MAX, l->hi = INT64_MIN;
@@ -395,6 +395,16 @@ static void widen(FormatForm *f, Arena *a) {
   f->block = 32;
 }
 
+/* Zero points beside codes: of a layout's tensors it is tried first whether they part, since a code then stays as small as it is stored. */
+static void find_form(FormatForm *f, Arena *a) {
+  Dx *y = ARENA_ARRAY(a, Dx, f->block);
+  f->chunk = f->block % 32 == 0 ? 32 : f->block;
+  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
+  if (!find_leaves(f, a, f->layout ? y : f->x) && !find_leaves(f, a, f->layout ? f->x : y)) keep_value(f);
+  keep_computed(f, a);
+  find_integer(f);
+}
+
 enum { MAX_OPS = 1 << 20 };
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
@@ -418,15 +428,15 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
   if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
-  f->chunk = f->block % 32 == 0 ? 32 : f->block;
-  if (!find_leaves(f, a, f->x)) {
-    Dx *y = ARENA_ARRAY(a, Dx, f->block);
-    for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
-    if (!find_leaves(f, a, y)) keep_value(f);
-  }
-  keep_computed(f, a);
-  find_integer(f);
+  find_form(f, a);
   *out = f;
+  return NULL;
+}
+
+Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
+  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
+  if (as_value) keep_value(f);
+  else find_form(f, a);
   return NULL;
 }
 

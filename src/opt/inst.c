@@ -155,6 +155,7 @@ static int raw_twin(Tp *p, int buf) {
     if (p->buf[i].raw && p->buf[i].tag == p->buf[buf].tag && p->buf[i].fmt == p->buf[buf].fmt) return i;
   TpBuf b = p->buf[buf];
   b.raw = true;
+  if (b.fmt->rows) b.fmt = b.fmt->rows;
   return tp_buf(p, b);
 }
 

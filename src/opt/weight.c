@@ -49,6 +49,51 @@ IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, in
   return ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
 }
 
+/* An element of a layout's tensor, for each of 16 rows. m: how it is read. */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at) {
+  const DxPart *p = &f->dag->part[n->ival];
+  bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
+  IrRef base = e->part[p->part];
+  if (m != IR_M_f16 && m != IR_M_bf16) return ir_gather(&e->b, m, flt ? IR_T_f32x16 : IR_T_i32x16, base, at, p->byte);
+  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, IR_T_i32x16, base, at, p->byte), 0); /* widened on the way through scratch */
+  return ir_load(&e->b, m, IR_T_f32x16, e->scratch, 0, 1, 0);
+}
+
+/* a << by or a >> by where `by` differs from row to row or is not known before run time: bit by bit of it. */
+static IrRef shift_by(Emit *e, DxOp op, IrRef a, IrRef by, int64_t most, bool logical) {
+  IrType t = ir_type_of(e->fn, a);
+  for (int bit = 0; most >> bit && bit < 5; bit++) {
+    IrRef moved = ir_shift(&e->b, op == DXO_SHL ? IR_shl : logical ? IR_shr : IR_sar, a, 1 << bit);
+    IrRef set = ir_cmp(&e->b, IR_icmp, IR_P_ne, ir_op2(&e->b, IR_and, by, ir_const_i(&e->b, t, (int64_t)1 << bit)), ir_const_i(&e->b, t, 0));
+    a = ir_op3(&e->b, IR_select, set, moved, a);
+  }
+  return a;
+}
+
+/* Lanes have no division. By a power of two it is a shift; else floats do it: below 2^24 their quotient, rounded, never reaches the next whole number. */
+static IrRef divide_lanes(Emit *e, const FormatForm *f, const DxNode *n, IrRef a) {
+  IrType t = ir_type_of(e->fn, a);
+  int64_t D = 0;
+  int sh = 0;
+  if (!dx_is_int(f->dag, n->arg[1], &D) || D < 1 || (D & (D - 1) && dx_range(f->dag, n->arg[0], e->part_max).hi >= 1 << 24)) {
+    emit_fail(e, err_new(ERR_UNSUPPORTED, "layout %s: an index is divided by what is no power of two, or no number", f->decl->name));
+    return a;
+  }
+  while ((int64_t)1 << sh < D) sh++;
+  if ((int64_t)1 << sh == D) return n->op == DXO_MOD ? ir_op2(&e->b, IR_and, a, ir_const_i(&e->b, t, D - 1)) : ir_shift(&e->b, IR_shr, a, sh);
+  IrType tf = ir_vec_type(IR_E_F32, ir_type_lanes(e->fn, t));
+  IrRef q = ir_op1(&e->b, IR_f2i, ir_op2(&e->b, IR_fdiv, ir_op1(&e->b, IR_i2f, a), ir_const_f(&e->b, tf, (float)D)));
+  return n->op == DXO_DIV ? q : ir_op2(&e->b, IR_sub, a, ir_op2(&e->b, IR_mul, q, ir_const_i(&e->b, t, D)));
+}
+
+static IrRef block_op(Emit *e, const FormatForm *f, const DxNode *n, const IrRef *a) {
+  int64_t v;
+  bool logical = n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0, lanes = ir_type_lanes(e->fn, ir_type_of(e->fn, a[0])) > 1;
+  if (lanes && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return divide_lanes(e, f, n, a[0]);
+  if ((n->op == DXO_SHL || n->op == DXO_SHR) && !dx_is_int(f->dag, n->arg[1], &v)) return shift_by(e, (DxOp)n->op, a[0], a[1], dx_range(f->dag, n->arg[1], NULL).hi, logical);
+  return emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, logical);
+}
+
 static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
   if (x < e->field.n && e->field.v[x]) return e->field.v[x];
   const DxNode *n = &f->dag->node[x];
@@ -66,12 +111,20 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
+    case DX_AXIS: v = n->ival ? ir_splat(&e->b, ir_op1(&e->b, IR_trunc, e->part_block), lanes) : offs; break;
+    case DX_PART: {
+      Dx byte_at = n->arg[0];
+      IrRef at = block_value(e, f, byte_at, base, offs, byte);
+      n = &f->dag->node[x];
+      v = emit_part(e, f, n, (IrMem)n->op, at);
+      break;
+    }
     case DX_TAB: v = emit_lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
       n = &f->dag->node[x];
-      v = emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0);
+      v = block_op(e, f, n, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
