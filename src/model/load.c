@@ -142,6 +142,7 @@ static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
   t->values = o->values;
   t->raw = o->raw;
   t->parts = o->parts;
+  t->order_of = o->order_of;
   return NULL;
 }
 
@@ -161,12 +162,22 @@ static Err *find_source(Model *m, const TensorDecl *d, const TensorSource *s, Mo
   return NULL;
 }
 
-static Err *bind_parts(Model *m, ModelTensor *t, bool as_f32) {
+/* Neighbours that sort their columns alike read what they share in one order. */
+static void find_order(const ModelTensor *all, ModelTensor *t) {
+  t->order_of = (int)(t - all);
+  for (int i = t->order_of - 1; t->parts->order && i >= 0; i--) {
+    const ModelTensor *o = &all[i];
+    if (o->parts && o->parts->order && o->parts->fit.cols == t->parts->fit.cols && !memcmp(o->parts->order, t->parts->order, sizeof(int32_t) * (size_t)t->parts->fit.cols)) t->order_of = i;
+  }
+}
+
+static Err *bind_parts(Model *m, ModelTensor *all, ModelTensor *t, bool as_f32) {
   t->form = t->parts->form;
+  find_order(all, t);
   return as_f32 ? decode_values(m, t) : NULL;
 }
 
-static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
+static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *all, ModelTensor *t) {
   *t = (ModelTensor){.decl = d, .same_as = -1};
   for (int i = 0; i < d->n_sources && !t->file; i++) TRY(find_source(m, d, &d->source[i], t));
   if (!t->file && !d->otherwise) {
@@ -177,7 +188,7 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
   bool as_f32 = !strcmp(d->type.elt, "f32");
   if (!t->file && d->otherwise->kind == EX_NAME) return bind_other(m, d, t);
   if (!t->file) return as_f32 ? fill_values(m, t) : err_new(ERR_UNSUPPORTED, "tensor %s: only f32 tensors can be filled with a number", d->name);
-  if (t->parts) return bind_parts(m, t, as_f32);
+  if (t->parts) return bind_parts(m, all, t, as_f32);
   const FileTensor *checked;
   TRY(file_tensor_get(m->weights, t->file->name, &checked));
   TRY(tp_form(m->forms, t->file->format, &t->form));
@@ -190,7 +201,7 @@ Err *model_bind_tensors(Model *m) {
   const ModelDecl *d = m->decl;
   m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
   for (int i = 0; i < d->n_tensors; i++) {
-    TRY(bind_tensor(m, &d->tensor[i], &m->tensor[i]));
+    TRY(bind_tensor(m, &d->tensor[i], m->tensor, &m->tensor[i]));
     m->n_tensors = i + 1;
   }
   if (!m->layer) return NULL;
@@ -198,7 +209,8 @@ Err *model_bind_tensors(Model *m) {
   m->ltensor = ARENA_ARRAY(m->arena, ModelTensor, m->n_layers * m->n_ltensors + 1);
   for (int l = 0; l < m->n_layers; l++) {
     hyper_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers);
-    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], &m->ltensor[l * m->n_ltensors + i]));
+    ModelTensor *all = m->ltensor + l * m->n_ltensors;
+    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], all, &all[i]));
   }
   hyper_layer(&m->env, NULL, -1, NULL);
   return NULL;

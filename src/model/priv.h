@@ -53,14 +53,15 @@ typedef struct ModelTensor {
   const uint8_t *raw;            /* blocks as in the file, rows in file order */
   float *values;                 /* decoded, where the declaration says f32 */
   uint8_t *packed; int64_t packed_bytes;
+  int order_of;                  /* the first tensor, here or in its layer, with this order of columns; its own index where there is none before */
   bool absent;                   /* the file has none, and the declaration allows it */
   int same_as;                   /* index of the tensor whose bytes it shares, -1 */
   bool want_packed, want_rows;   /* rows: picked one by one, as they lie */
 } ModelTensor;
 
 /* graph.c: sections. */
-typedef enum BindKind { BIND_TEMP, BIND_VAR, BIND_TENSOR, BIND_LAYER_TENSOR, BIND_STATE, BIND_ARRAY, BIND_RUNTIME } BindKind;
-typedef struct Bind { BindKind kind; int index; bool out; } Bind;  /* TEMP: unused; VAR: variable; RUNTIME: graph parameter; out: written */
+typedef enum BindKind { BIND_TEMP, BIND_VAR, BIND_TENSOR, BIND_LAYER_TENSOR, BIND_STATE, BIND_ARRAY, BIND_RUNTIME, BIND_ORDER, BIND_LAYER_ORDER } BindKind;
+typedef struct Bind { BindKind kind; int index; bool out; } Bind;  /* TEMP: unused; VAR: variable; RUNTIME: graph parameter; ORDER: which column of the tensor each is; out: written */
 typedef struct Var { const char *name; int64_t row_bytes; Dx dim0; bool is_sym_rows; int sym; IrMem mem; int64_t max_bytes; uint8_t *mem_at[2]; int now; } Var;
 typedef struct VarBuf { int buf; bool assigned; } VarBuf;
 typedef struct Section {

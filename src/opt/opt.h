@@ -160,6 +160,7 @@ typedef struct TpBuf {
   BufRole role;
   IrMem mem;                /* f32 i32 i8 f16 bf16; weights in a non-plain format: IR_M_none */
   FormatForm *fmt;          /* weights */
+  int order;                /* weights whose columns are sorted: 1 + the buffer of which column each is, i32[K] */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */

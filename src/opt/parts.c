@@ -295,7 +295,8 @@ static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_v
     Dx k = dx_op2(s->d, DXO_ADD, first, dx_int(s->d, i));
     if (f->sorted) { /* two arguments: where it lies, and which column it stands for */
       Dx byte = dx_op2(s->d, DXO_ADD, dx_op2(s->d, DXO_MUL, dx_axis(s->d, BLOCK_AXIS), dx_int(s->d, 4 * f->block)), dx_int(s->d, 4 * i));
-      DxNode n = s->d->node[dx_part(s->d, IR_M_i32, false, p->decl->n_parts + 1, byte, p->cols)];
+      Dx at = dx_part(s->d, IR_M_i32, false, p->decl->n_parts + 1, byte, p->cols);
+      DxNode n = s->d->node[at];
       n.arg[1] = k;
       n.n_args = 2;
       k = s->sorted = dx_node(s->d, n);
