@@ -313,7 +313,7 @@ static Dx eval_kind(FmtEval *s, const Expr *e) {
       if ((e->op == OP_DIV || e->op == OP_MOD) && ints && dx_range(s->d, b, s->axis_max).lo < 1)
         return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int is divided by what may be 0 or less; write max(.., 1)", s->f->name));
       int64_t by;
-      if ((e->op == OP_DIV || e->op == OP_MOD) && ints && s->parts && dx_is_int(s->d, b, &by)) return fmt_divide(s->d, e->op == OP_MOD, a, by);
+      if ((e->op == OP_DIV || e->op == OP_MOD) && ints && s->parts && dx_is_int(s->d, b, &by)) return fmt_divide(s, e->op == OP_MOD, a, by);
       return dx_op2(s->d, dx_infix[e->op], a, b);
     }
     case EX_COND: { /* the branch not taken is not evaluated: it may index outside its field */

@@ -27,6 +27,6 @@ void fmt_name(FmtEval *s, const char *name, Dx value);
 Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index); /* parts.c: an element of a layout's tensor */
 Dx fmt_part_call(FmtEval *s, const Expr *e); /* has, json, key, ..; 0: none of them */
 Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leaves and layout from x */
-Dx fmt_divide(Dag *d, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
+Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);
 #endif

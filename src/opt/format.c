@@ -220,6 +220,7 @@ static bool find_leaves(FormatForm *f, Arena *a, const Dx *x) {
   Leafs first = {.d = f->dag};
   f->value = leafify(&first, x[0], false);
   f->n_leaves = first.n;
+  memset(f->leaf, 0, sizeof *f->leaf * MAX_LEAVES);
   for (int s = 0; s < first.n; s++) f->leaf[s].at = ARENA_ARRAY(a, Dx, f->block);
   for (int i = 0; i < f->block; i++) {
     Leafs l = {.d = f->dag};
@@ -395,10 +396,47 @@ static void widen(FormatForm *f, Arena *a) {
   f->block = 32;
 }
 
+/* A table of floats that are small whole numbers of some power of two: that table, of bytes. Zero loses its sign. */
+typedef struct WholeTables { Dag *d; int of[DX_MAX_TABLES]; float by[DX_MAX_TABLES]; } WholeTables; /* of: 1 + the table of bytes, -1: there is none */
+static int whole_table(WholeTables *w, int table) {
+  const TableDecl *t = w->d->tab[table].decl;
+  if (w->of[table]) return w->of[table];
+  w->of[table] = -1;
+  for (float by = 1; by <= 256 && w->of[table] < 0; by *= 2) {
+    bool ok = !strcmp(t->elt, ir_mem_name[IR_M_f32]);
+    for (int i = 0; i < t->n_values; i++) {
+      double v = t->value[i] * (double)by;
+      ok = ok && v >= -127 && v <= 127 && !(v < (double)(int)v) && !(v > (double)(int)v);
+    }
+    if (!ok) continue;
+    TableDecl *b = ARENA_NEW(w->d->arena, TableDecl);
+    *b = (TableDecl){.name = arena_printf(w->d->arena, "%s.whole", t->name), .elt = ir_mem_name[IR_M_i8], .value = ARENA_ARRAY(w->d->arena, double, t->n_values), .n_values = t->n_values};
+    for (int i = 0; i < t->n_values; i++) b->value[i] = t->value[i] * (double)by + 0.0;
+    w->by[table] = 1 / by;
+    w->of[table] = dx_table(w->d, b) < 0 ? -1 : 1 + dx_table(w->d, b);
+  }
+  return w->of[table];
+}
+
+static Dx whole_codes(void *ctx, Dx x) {
+  WholeTables *w = ctx;
+  const DxNode n = w->d->node[x];
+  int to = n.kind == DX_TAB && n.type == DT_F32 && n.ival < DX_MAX_TABLES ? whole_table(w, (int)n.ival) : -1;
+  if (to < 0) return 0;
+  Dx v = dx_to_f32(w->d, dx_lookup(w->d, to - 1, n.arg[0]));
+  return w->by[n.ival] < 1 ? dx_op2(w->d, DXO_MUL, v, dx_flt(w->d, w->by[n.ival])) : v;
+}
+
 /* Zero points beside codes: of a layout's tensors it is tried first whether they part, since a code then stays as small as it is stored. */
 static void find_form(FormatForm *f, Arena *a) {
   Dx *y = ARENA_ARRAY(a, Dx, f->block);
+  WholeTables w = {.d = f->dag};
   f->chunk = f->block % 32 == 0 ? 32 : f->block;
+  if (f->layout) {
+    Dx *x = ARENA_ARRAY(a, Dx, f->block);
+    for (int i = 0; i < f->block; i++) x[i] = dx_rewrite(f->dag, f->x[i], whole_codes, &w);
+    f->x = x;
+  }
   for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
   if (!find_leaves(f, a, f->layout ? y : f->x) && !find_leaves(f, a, f->layout ? f->x : y)) keep_value(f);
   keep_computed(f, a);

@@ -38,12 +38,13 @@ static Dx sum_of(Dag *d, const Terms *t) {
 }
 
 /* What D divides leaves the division; of the rest a common factor goes, and with it the part of the constant that is below it. */
-Dx fmt_divide(Dag *d, bool mod, Dx a, int64_t by) {
+Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by) {
+  Dag *d = s->d;
   Terms all = {0}, whole = {0}, rest = {0};
   DxOp op = mod ? DXO_MOD : DXO_DIV;
   terms_of(d, a, 1, &all);
   for (int i = 0; i < all.n; i++) if (all.by[i] < 0) all.over = true;
-  if (by < 1 || all.over || all.k < 0 || dx_range(d, a, NULL).lo < 0) return dx_op2(d, op, a, dx_int(d, by));
+  if (by < 1 || all.over || all.k < 0 || dx_range(d, a, s->axis_max).lo < 0) return dx_op2(d, op, a, dx_int(d, by));
   int64_t g = by;
   for (int i = 0; i < all.n; i++) {
     if (all.by[i] % by == 0) add_term(&whole, all.of[i], all.by[i] / by);
@@ -94,7 +95,7 @@ Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index) {
   if (stride > INT32_MAX || at.over) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: %s holds %lld bytes, expected at most 2 GiB", s->f->name, name, (long long)stride));
   if (p->groups != GROUPS_ANY && n_index == 1 && p->most > 0 && (p->groups == GROUPS_IN_ORDER || index[0] == s->sorted)) {
     Dx k = p->groups == GROUPS_IN_ORDER ? index[0] : s->d->node[s->sorted].arg[1];
-    return fmt_divide(s->d, false, k, s->parts->cols / p->most);
+    return fmt_divide(s, false, k, s->parts->cols / p->most);
   }
   Dx byte = sum_of(s->d, &at);
   return f ? format_element(s, part, f, byte, p->most) : dx_part(s->d, dx_mem(p->elt), !strcmp(p->elt, "u32"), part, byte, p->most);
@@ -317,6 +318,12 @@ Err *tp_parts_form(Tp *t, const FormatParts *p, bool as_value, FormatForm **out)
   }
   TRY(make_form(t->arena, t->module, p, as_value, name, out));
   TRY(tp_form(t, ir_mem_name[IR_M_f32], &(*out)->rows));
+  if (trace_on(TRACE_src, name)) {
+    Str s = {0};
+    format_print(*out, &s);
+    trace_text(TRACE_src, "a layout's form", s.p ? s.p : "");
+    str_free(&s);
+  }
   PUSH(t->arena, t->form, t->n_forms, t->cap_forms, *out);
   return NULL;
 }
