@@ -9,6 +9,7 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
   if (!dag_walk_first(p->tp->dag, x)) return;
   if (d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM)) n->sums++;
+  n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
     n->coded |= p->tp->buf[d->ival].fmt->code >= 0;

@@ -228,7 +228,7 @@ static json_t *request_complete(const json_t *request, json_t *special) {
   return r;
 }
 
-Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out) {
+Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out, Str *user) {
   const char *text;
   TextTemplate *t;
   json_t *special;
@@ -239,7 +239,7 @@ Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *o
   struct tm now;
   localtime_r(&seconds, &now);
   json_t *r = request_complete(request, special);
-  Err *e = text_template_chat(t, r, &now, out);
+  Err *e = text_template_chat_marked(t, r, &now, out, user);
   json_decref(r);
   return e;
 }

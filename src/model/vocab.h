@@ -18,6 +18,6 @@ Err *model_chat_template(Arena *a, const Weights *w, const char **out);
 
 /* Appends the prompt of request {messages, tools?, documents?, kwargs?}: the model's own template with its special tokens. Where kwargs does
    not say, add_generation_prompt is true unless the last message is the assistant's. request is not changed. Fails as model_chat_template
-   and text_template_chat do; out is then unchanged. */
-Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out);
+   and text_template_chat do; out is then unchanged. user: NULL, or whose the bytes are (text_template_chat_marked). */
+Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out, Str *user);
 #endif

@@ -213,7 +213,6 @@ static Dx fold(Dag *d, DxNode *n) {
   const DxNode *b = &d->node[n->arg[n->n_args > 1 ? 1 : 0]];
   if (n->n_args == 2 && a->kind == DX_FLT && b->kind == DX_FLT && fold_compare((DxOp)n->op, a->fval, b->fval, &is))
     return intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = is});
-  if (n->op == DXO_MUL && b->kind == DX_FLT && b->fval >= 1.0f && b->fval <= 1.0f) return n->arg[0];
   if (n->op == DXO_DIV && a->kind == DX_FLT && d->node[n->arg[1]].kind == DX_FLT) return dx_flt(d, a->fval / d->node[n->arg[1]].fval);
   if (n->n_args == 2 && a->type == DT_INT) return simplify_int2(d, (DxOp)n->op, n->arg[0], n->arg[1]);
   return 0;

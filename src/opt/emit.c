@@ -359,7 +359,7 @@ Vals emit(Emit *e, Dx x) {
     case DX_SYM: case DX_AXIS: v = emit_axis(e, x); break;
     case DX_LOAD: v = emit_load(e, x); break;
     case DX_WGT: v = emit_weight(e, x); break;
-    case DX_OP: v = emit_op_node(e, x); break;
+    case DX_OP: if (!emit_from_panel(e, x, &v)) v = emit_op_node(e, x); break;
     case DX_RED: v = emit_reduce(e, x, NULL); break;
     default: CHECK(false, "a node of kind %d outside its place", n->kind); v = one(e, 0, false);
   }
@@ -405,10 +405,17 @@ static IrRef identity(Emit *e, const DxNode *n, int lanes) {
   return ir_const_i(&e->b, t, max ? INT32_MIN : INT32_MAX);
 }
 
+/* A product, or a sum of nothing but products. */
+static bool of_products(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind != DX_OP || n->type != DT_F32) return false;
+  return n->op == DXO_MUL || (n->op == DXO_ADD && of_products(d, n->arg[0]) && of_products(d, n->arg[1]));
+}
+
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
   if (is_spent(e)) return;
   const DxNode n = e->d->node[term];
-  if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD) {
+  if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD && of_products(e->d, term)) { /* each product in turn */
     add_term(e, red, n.arg[0], acc);
     add_term(e, red, n.arg[1], acc);
     return;

@@ -13,7 +13,8 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
-typedef struct Panel { bool code, value; int64_t off; } Panel; /* weights unpacked for the current tile of 16 rows */
+/* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
+typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel;
 
 typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
@@ -31,6 +32,7 @@ typedef struct Emit {
   int64_t scratch_bytes;
   Vals **memo; Dx *stack; int n_stack, cap_stack;
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
+  const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   IrRef part[24], part_block; int64_t part_max[2]; /* packing a layout: addresses of its tensors, the block's number, the most that rows and blocks are */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
@@ -84,4 +86,6 @@ IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical);
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
+bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+bool panel_same(const Dag *d, Dx a, Dx b);     /* equal but for which element of the weight they are of */
 #endif

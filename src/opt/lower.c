@@ -358,17 +358,28 @@ static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
 }
 
 /* ---- contractions -------------------------------------------------------------------------------------------------- */
+static void need_panel(Emit *e, int buf, bool code, Dx expr) {
+  Panel *p = &e->panel[buf];
+  int64_t K;
+  if (!code && p->value && p->expr && (!expr || !panel_same(e->d, expr, p->expr))) p->expr = 0; /* wanted in two forms: as they are, which is enough for both */
+  if (p->code || p->value) return;
+  CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K));
+  *p = (Panel){.code = code, .value = !code, .expr = expr, .off = e->scratch_bytes};
+  e->scratch_bytes += ROUND_UP(K * (code ? 16 : 64) + 64, 64);
+}
+
 static void find_panels(Emit *e, Dx x) {
   const DxNode *n = &e->d->node[x];
   if (!dag_walk_first(e->d, x)) return;
+  int of = lower_made_of_weight(e->d, x);
+  if (of >= 0 && !e->p->buf[of].raw) {
+    need_panel(e, of, false, x);
+    return;
+  }
   for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
-  if (n->kind != DX_WGT || e->p->buf[n->ival].fmt->code < 0) return;
-  Panel *p = &e->panel[n->ival];
-  if ((n->op != WA_CODE && n->op != WA_VALUE) || p->code || p->value) return;
-  int64_t K;
-  CHECK(dx_is_int(e->d, e->p->buf[n->ival].dim[1], &K));
-  *p = (Panel){.code = n->op == WA_CODE, .value = n->op == WA_VALUE, .off = e->scratch_bytes};
-  e->scratch_bytes += ROUND_UP(K * (n->op == WA_CODE ? 16 : 64) + 64, 64);
+  if (n->kind != DX_WGT || e->p->buf[n->ival].raw || (n->op != WA_CODE && n->op != WA_VALUE)) return;
+  if (e->p->buf[n->ival].fmt->code >= 0) need_panel(e, (int)n->ival, n->op == WA_CODE, 0);
+  else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
 }
 
 static void tile_rows(Emit *e, const TpRegion *r) {

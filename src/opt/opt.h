@@ -241,6 +241,8 @@ typedef struct Sched {
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
 /* A chain in it reads what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
 bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
+/* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
+int lower_made_of_weight(const Dag *d, Dx x);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */

@@ -263,15 +263,17 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
 }
 
+static IrRef panel_value(Emit *e, int buf, Lin k) {
+  Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
+  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+}
+
 static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
   int buf = (int)n->ival;
-  Lin k = lin_of(e, n->arg[1]);
+  Lin k = e->fill ? *e->fill : lin_of(e, n->arg[1]);
   if (n->op == WA_CODE) return code_at(e, buf, k);
-  if (n->op == WA_VALUE && e->panel[buf].value) {
-    Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
-    if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
-    return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
-  }
+  if (n->op == WA_VALUE && e->panel[buf].value && !e->panel[buf].expr) return panel_value(e, buf, k);
   return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : f->offset, buf, k);
 }
 
@@ -350,22 +352,69 @@ int64_t emit_unit(Emit *e, Dx body, int axis) {
 }
 
 /* ---- panels -------------------------------------------------------------------------------------------------------- */
+/* The only weight of an expression over constants; 0: none yet, -1: something else is in it. */
+static Dx only_weight(const Dag *d, Dx x, Dx found) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_WGT) return n->op == WA_VALUE && (!found || found == x) ? x : -1;
+  if (n->kind == DX_INT || n->kind == DX_FLT) return found;
+  if (n->kind != DX_OP) return -1;
+  for (int i = 0; i < n->n_args && found >= 0; i++) found = only_weight(d, n->arg[i], found);
+  return found;
+}
+
+int lower_made_of_weight(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind != DX_OP || n->type != DT_F32 || n->op == DXO_MUL || n->op == DXO_ADD) return -1;
+  Dx w = only_weight(d, x, 0);
+  return w > 0 ? (int)d->node[w].ival : -1;
+}
+
+bool panel_same(const Dag *d, Dx a, Dx b) {
+  const DxNode *m = &d->node[a], *n = &d->node[b];
+  if (m->kind != n->kind || m->op != n->op || m->ival != n->ival || m->n_args != n->n_args) return false;
+  if (m->kind == DX_WGT) return m->arg[0] == n->arg[0];
+  if (m->n_args == 0) return a == b;
+  for (int i = 0; i < m->n_args; i++) if (!panel_same(d, m->arg[i], n->arg[i])) return false;
+  return true;
+}
+
+bool emit_from_panel(Emit *e, Dx x, Vals *out) {
+  int buf = e->s.stage && !e->fill ? lower_made_of_weight(e->d, x) : -1;
+  if (buf < 0 || !e->panel[buf].expr) return false;
+  *out = (Vals){1, true, ARENA_NEW(e->a, IrRef)};
+  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[only_weight(e->d, x, 0)].arg[1]));
+  return true;
+}
+
+/* What the panel keeps of element k. */
+static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
+  if (!expr) return emit_form(e, form_of(e, buf), form_of(e, buf)->value, buf, k);
+  int mark = emit_mark(e);
+  e->fill = &k;
+  Vals v = emit(e, expr);
+  e->fill = NULL;
+  int n_load = e->n_load;
+  emit_forget(e, mark);
+  e->n_load = n_load;
+  return emit_pick(e, v, 0, true);
+}
+
 void emit_panel(Emit *e, int buf) {
   const FormatForm *f = form_of(e, buf);
   Panel want = e->panel[buf];
   int lanes = e->lanes;
   IrRef sub = e->sub;
-  int64_t K = buf_K(e, buf);
+  int64_t K = buf_K(e, buf), step = f->code >= 0 ? f->chunk : dx_gcd(K, 16);
   Loop l;
   e->lanes = FULL_LANES;
   e->sub = 0;
   e->panel[buf] = (Panel){.off = want.off};
-  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / f->chunk), true, NULL, 0);
-  for (int j = 0; j < f->chunk; j += want.code ? 4 : 1) {
-    Lin k = lin_ref(l.iv, f->chunk);
+  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / step), true, NULL, 0);
+  for (int64_t j = 0; j < step; j += want.code ? 4 : 1) {
+    Lin k = lin_ref(l.iv, step);
     k.k = j;
-    Lin to = lin_add(e, lin_ref(l.iv, (int64_t)f->chunk * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
-    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, f->chunk), j / 4) : emit_form(e, f, f->value, buf, k);
+    Lin to = lin_add(e, lin_ref(l.iv, step * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : panel_entry(e, buf, want.expr, k);
     int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->n_load = n_load;

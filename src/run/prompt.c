@@ -12,7 +12,7 @@ static void text_behind(Arena *a, const Weights *w, Str *out) {
   static const char mark[] = "0lumen0mark0";
   Str s = {0};
   json_t *request = json_pack("{s:[o, o], s:{s:b}}", "messages", message("user", "a"), message("assistant", mark), "kwargs", "add_generation_prompt", 0);
-  Err *e = model_chat_render(a, w, request, &s);
+  Err *e = model_chat_render(a, w, request, &s, NULL);
   const char *last = NULL;
   for (const char *p = e || !s.n ? NULL : s.p; p && (p = strstr(p, mark)); p++) last = p;
   if (last) str_add(out, last + strlen(mark));
@@ -42,13 +42,14 @@ Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int
 }
 
 Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messages, TextIds *out) {
-  Str s = {0};
+  Str s = {0}, user = {0};
   json_t *request = json_pack("{s:O}", "messages", messages);
-  Err *e = model_chat_render(a, w, request, &s);
+  Err *e = model_chat_render(a, w, request, &s, &user);
   if (!e) trace_text(TRACE_chat, "rendered prompt", s.n ? s.p : "");
-  if (!e) e = text_tokenize(v, s.n ? s.p : "", s.n, 0, out); /* the template writes BOS itself where the model wants it */
+  if (!e) e = text_tokenize_marked(v, s.n ? s.p : "", (const uint8_t *)user.p, s.n, 0, out); /* the template writes BOS itself where the model wants it */
   json_decref(request);
   str_free(&s);
+  str_free(&user);
   return e;
 }
 

@@ -52,6 +52,22 @@ Val text_render_take(Render *r, Str *s, bool safe) {
   return v;
 }
 
+Val text_weave_take(Render *r, Weave *w, bool safe) {
+  size_t n_user = w->user.n;
+  uint8_t *user = NULL;
+  if (n_user && text_render_room(r, w->text.n, 0)) {
+    user = arena_alloc(r->arena, w->text.n + 1);
+    memcpy(user, w->user.p, n_user);
+  }
+  str_free(&w->user);
+  Val v = text_render_take(r, &w->text, safe);
+  if (v.kind != V_STR || r->err) return v.kind == V_STR ? FAIL : v;
+  VStr *s = (VStr *)(uintptr_t)v.u.s;
+  s->ours = true;
+  s->user = user;
+  return v;
+}
+
 Val text_undefined(Render *r, const char *hint, const char *name, const char *owner) {
   VUndef *u = ARENA_NEW(r->arena, VUndef);
   *u = (VUndef){.hint = hint, .name = name, .owner = owner};
@@ -271,6 +287,11 @@ static bool iterate_str(Render *r, Val v, Val **items, int *n) {
     int32_t cp;
     int k = v.u.s->bytes ? 1 : text_utf8_next(q, end, &cp);
     (*items)[(*n)++] = v.u.s->bytes ? val_int(r->arena, (uint8_t)*q) : val_str_view(r->arena, q, (size_t)k);
+    if (v.u.s->ours && !v.u.s->bytes) {
+      VStr *c = (VStr *)(uintptr_t)(*items)[*n - 1].u.s;
+      c->ours = true;
+      c->user = v.u.s->user ? v.u.s->user + (q - v.u.s->p) : NULL;
+    }
     q += k;
   }
   return true;
@@ -335,9 +356,9 @@ static Val repeat(Render *r, Val v, Int128 times) {
   if (len && times > (Int128)(TEMPLATE_MAX_MEMORY / (len * each))) { val_fail(r, ERR_LIMIT, "repeats into more than %d MiB", TEMPLATE_MAX_MEMORY >> 20); return FAIL; }
   if (!text_render_room(r, len * each * (size_t)times, (int64_t)(len * (size_t)times / 16))) return FAIL;
   if (v.kind == V_STR) {
-    Str s = {0};
-    for (Int128 i = 0; len && i < times; i++) str_add_n(&s, v.u.s->p, len);
-    return text_render_take(r, &s, v.u.s->safe);
+    Weave s = {0};
+    for (Int128 i = 0; len && i < times; i++) text_weave_part(&s, v.u.s, v.u.s->p, len);
+    return text_weave_take(r, &s, v.u.s->safe);
   }
   Val out = val_list(r->arena, (int)(len * (size_t)times));
   out.u.l->tuple = v.u.l->tuple;
@@ -348,11 +369,11 @@ static Val repeat(Render *r, Val v, Int128 times) {
 
 static Val add_sequences(Render *r, Val a, Val b) {
   if (a.kind == V_STR) {
-    Str s = {0};
+    Weave s = {0};
     bool safe = a.u.s->safe || b.u.s->safe;
-    safe && !a.u.s->safe ? text_escape(&s, a.u.s->p, a.u.s->n) : str_add_n(&s, a.u.s->p, a.u.s->n);
-    safe && !b.u.s->safe ? text_escape(&s, b.u.s->p, b.u.s->n) : str_add_n(&s, b.u.s->p, b.u.s->n);
-    return text_render_take(r, &s, safe);
+    safe && !a.u.s->safe ? text_weave_escape(&s, a) : text_weave_part(&s, a.u.s, a.u.s->p, a.u.s->n);
+    safe && !b.u.s->safe ? text_weave_escape(&s, b) : text_weave_part(&s, b.u.s, b.u.s->p, b.u.s->n);
+    return text_weave_take(r, &s, safe);
   }
   int n = a.u.l->n + b.u.l->n;
   if (!text_render_room(r, (size_t)n * sizeof(Val), n / 4)) return FAIL;
@@ -424,7 +445,11 @@ Val text_binary(Render *r, TokenKind op, Val a, Val b) {
     if (a.kind == V_FLOAT || b.kind == V_FLOAT) return float_op(r, op, val_as_float(a), val_as_float(b));
     return int_op(r, op, val_as_int(a), val_as_int(b));
   }
-  if (op == TK_MOD && a.kind == V_STR && !a.u.s->bytes) return text_percent(r, a, b, NULL);
+  if (op == TK_MOD && a.kind == V_STR && !a.u.s->bytes) {
+    Val v = text_percent(r, a, b, NULL);
+    text_origin_settle(v, a, &b, 1, NULL, 0);
+    return v;
+  }
   if (op == TK_MUL && (a.kind == V_STR || a.kind == V_LIST) && val_is_int(b)) return repeat(r, a, val_as_int(b));
   if (op == TK_MUL && (b.kind == V_STR || b.kind == V_LIST) && val_is_int(a)) return repeat(r, b, val_as_int(a));
   if (op == TK_ADD && a.kind == V_STR && b.kind == V_STR && a.u.s->bytes == b.u.s->bytes) return add_sequences(r, a, b);
@@ -563,17 +588,19 @@ Val text_call_row(Render *r, const BuiltinRow *row, Val self, const Args *args) 
     for (int i = 0; i < row->n_required; i++)
       if (arg[i].kind == V_ERROR) return val_fail(r, ERR_FORMAT, "%s misses an argument", row->name);
   }
-  return row->fn(r, self, arg, args);
+  Val v = row->fn(r, self, arg, args);
+  text_origin_settle(v, self, args->pos, args->n, args->kw, args->n_kw);
+  return v;
 }
 
 /* The text that a body prints. */
 static Val capture(Render *r, Node *const *list, int n, Scope *s) {
-  Str buf = {0}, *outer = r->out;
+  Weave buf = {0}, *outer = r->out;
   r->out = &buf;
   Flow f = run(r, list, n, s);
   r->out = outer;
-  if (f == FLOW_FAIL) { str_free(&buf); return FAIL; }
-  return text_render_take(r, &buf, r->autoescape);
+  if (f == FLOW_FAIL) { text_weave_free(&buf); return FAIL; }
+  return text_weave_take(r, &buf, r->autoescape);
 }
 
 static Val call_macro(Render *r, const VFunc *fn, const Args *args) {
@@ -612,12 +639,12 @@ static Flow loop_run(Render *r, const Node *n, Val iterable, Scope *s, int depth
 static Val call_loop(Render *r, VLoop *l, const Args *args) {
   if (!l->node->flag) return val_fail(r, ERR_FORMAT, "the loop is not recursive: add 'recursive' to its tag");
   if (args->n != 1 || args->n_kw) return val_fail(r, ERR_FORMAT, "loop takes one iterable");
-  Str buf = {0}, *outer = r->out;
+  Weave buf = {0}, *outer = r->out;
   r->out = &buf;
   Flow f = loop_run(r, l->node, args->pos[0], l->scope, l->depth + 1);
   r->out = outer;
-  if (f == FLOW_FAIL) { str_free(&buf); return FAIL; }
-  return text_render_take(r, &buf, r->autoescape);
+  if (f == FLOW_FAIL) { text_weave_free(&buf); return FAIL; }
+  return text_weave_take(r, &buf, r->autoescape);
 }
 
 Val text_call(Render *r, Val fn, const Args *args) {
@@ -684,17 +711,13 @@ static Val eval_compare(Render *r, const Node *n, Scope *s) {
 }
 
 static Val eval_concat(Render *r, const Node *n, Scope *s) {
-  Str buf = {0};
+  Weave buf = {0};
   for (int i = 0; i < n->n; i++) {
     Val v = eval(r, n->list[i], s);
-    if (v.kind == V_ERROR || buf.n > TEMPLATE_MAX_OUTPUT) { str_free(&buf); return v.kind == V_ERROR ? v : val_fail(r, ERR_LIMIT, "text too long"); }
-    if (!r->autoescape || (v.kind == V_STR && v.u.s->safe)) { val_print(&buf, v); continue; }
-    Str one = {0};
-    val_print(&one, v);
-    text_escape(&buf, one.p ? one.p : "", one.n);
-    str_free(&one);
+    if (v.kind == V_ERROR || buf.text.n > TEMPLATE_MAX_OUTPUT) { text_weave_free(&buf); return v.kind == V_ERROR ? v : val_fail(r, ERR_LIMIT, "text too long"); }
+    !r->autoescape || (v.kind == V_STR && v.u.s->safe) ? text_weave_print(&buf, v) : text_weave_escape(&buf, v);
   }
-  return text_render_take(r, &buf, r->autoescape);
+  return text_weave_take(r, &buf, r->autoescape);
 }
 
 static Val eval_call(Render *r, const Node *n, Scope *s) {
@@ -788,15 +811,8 @@ static bool assign(Render *r, const Node *t, Val v, Scope *s) {
 }
 
 static bool emit(Render *r, Val v) {
-  if (r->autoescape && !(v.kind == V_STR && v.u.s->safe)) {
-    Str one = {0};
-    val_print(&one, v);
-    text_escape(r->out, one.p ? one.p : "", one.n);
-    str_free(&one);
-  } else {
-    val_print(r->out, v);
-  }
-  if (r->out->n > TEMPLATE_MAX_OUTPUT) { val_fail(r, ERR_LIMIT, "prints more than %d MiB", TEMPLATE_MAX_OUTPUT >> 20); return false; }
+  r->autoescape && !(v.kind == V_STR && v.u.s->safe) ? text_weave_escape(r->out, v) : text_weave_print(r->out, v);
+  if (r->out->text.n > TEMPLATE_MAX_OUTPUT) { val_fail(r, ERR_LIMIT, "prints more than %d MiB", TEMPLATE_MAX_OUTPUT >> 20); return false; }
   return true;
 }
 
@@ -880,12 +896,12 @@ static Val run_call(Render *r, const Node *n, Scope *s) {
 }
 
 static Flow run_captured(Render *r, const Node *n, Scope *s) {
-  Str buf = {0}, *outer = r->out;
+  Weave buf = {0}, *outer = r->out;
   r->out = &buf;
   Flow f = run(r, n->list, n->n, scope_new(r, s));
   r->out = outer;
-  if (f != FLOW_ON) { str_free(&buf); return f; }
-  Val v = text_render_take(r, &buf, r->autoescape);
+  if (f != FLOW_ON) { text_weave_free(&buf); return f; }
+  Val v = text_weave_take(r, &buf, r->autoescape);
   if (v.kind != V_ERROR && n->b) v = eval_filter(r, n->b, s, &v);
   if (v.kind == V_ERROR) return FLOW_FAIL;
   if (n->kind == N_SETBLOCK) return assign(r, n->a, v, s) ? FLOW_ON : FLOW_FAIL;
@@ -897,8 +913,8 @@ static Flow run_one(Render *r, const Node *n, Scope *s) {
   Flow f;
   switch (n->kind) {
     case N_DATA:
-      str_add_n(r->out, n->value.u.s->p, n->value.u.s->n);
-      return r->out->n <= TEMPLATE_MAX_OUTPUT || (val_fail(r, ERR_LIMIT, "prints more than %d MiB", TEMPLATE_MAX_OUTPUT >> 20), false) ? FLOW_ON : FLOW_FAIL;
+      text_weave_own(r->out, n->value.u.s->p, n->value.u.s->n);
+      return r->out->text.n <= TEMPLATE_MAX_OUTPUT || (val_fail(r, ERR_LIMIT, "prints more than %d MiB", TEMPLATE_MAX_OUTPUT >> 20), false) ? FLOW_ON : FLOW_FAIL;
     case N_PRINT:
       for (int i = 0; i < n->n; i++) {
         v = eval(r, n->list[i], s);

@@ -10,10 +10,10 @@
 #define UNUSED_ARGS (void)r; (void)v; (void)arg; (void)all
 #define GIVEN(a) ((a).kind != V_ERROR)
 
-static Val safe_str(Render *r, const char *p, size_t n) {
-  Str s = {0};
-  str_add_n(&s, p, n);
-  return text_render_take(r, &s, true);
+static Val safe_str(Render *r, const VStr *v) {
+  Weave s = {0};
+  text_weave_part(&s, v, v->p, v->n);
+  return text_weave_take(r, &s, true);
 }
 
 static bool int_arg(Render *r, Val v, int64_t otherwise, int64_t *out) {
@@ -90,7 +90,7 @@ FILTER_FN(text_filter_forceescape) {
 FILTER_FN(text_filter_safe) {
   UNUSED_ARGS;
   v = text_to_str(r, v);
-  return GIVEN(v) ? safe_str(r, v.u.s->p, v.u.s->n) : v;
+  return GIVEN(v) ? safe_str(r, v.u.s) : v;
 }
 
 FILTER_FN(text_filter_format) {
@@ -106,24 +106,24 @@ FILTER_FN(text_filter_indent) {
   UNUSED_ARGS;
   int64_t width = 4;
   bool first = val_truth(arg[1]), blank = val_truth(arg[2]);
-  Str s = {0}, pad = {0};
+  Weave s = {0}, pad = {0};
   if (v.kind != V_STR) return number_error(r, v, "indent");
-  if (arg[0].kind == V_STR) str_add_n(&pad, arg[0].u.s->p, arg[0].u.s->n);
+  if (arg[0].kind == V_STR) text_weave_print(&pad, arg[0]);
   else if (!int_arg(r, arg[0], 4, &width) || !text_render_room(r, (size_t)MAX(width, 0), 0)) return FAIL;
-  else for (int64_t i = 0; i < width; i++) str_add_c(&pad, ' ');
+  else for (int64_t i = 0; i < width; i++) text_weave_own(&pad, " ", 1);
   Val lines = text_str_splitlines(r, v, false);
   bool ends = v.u.s->n && GIVEN(lines); /* Jinja adds a newline first, so a text that ends in one has an empty last line */
   if (ends && strchr("\n\r", v.u.s->p[v.u.s->n - 1])) val_push(r->arena, lines, val_str(r->arena, "", 0));
-  for (int i = 0; GIVEN(lines) && i < lines.u.l->n && s.n <= TEMPLATE_MAX_OUTPUT; i++) {
+  for (int i = 0; GIVEN(lines) && i < lines.u.l->n && s.text.n <= TEMPLATE_MAX_OUTPUT; i++) {
     const VStr *line = lines.u.l->items[i].u.s;
-    if (i) str_add_c(&s, '\n');
-    if (i ? line->n || blank : first) str_add_n(&s, pad.p, pad.n);
-    str_add_n(&s, line->p, line->n);
+    if (i) text_weave_own(&s, "\n", 1);
+    if (i ? line->n || blank : first) text_weave_add(&s, &pad);
+    text_weave_part(&s, line, line->p, line->n);
   }
-  if (GIVEN(lines) && !lines.u.l->n && first) str_add_n(&s, pad.p, pad.n);
-  str_free(&pad);
-  if (!GIVEN(lines)) { str_free(&s); return FAIL; }
-  return text_render_take(r, &s, v.u.s->safe);
+  if (GIVEN(lines) && !lines.u.l->n && first) text_weave_add(&s, &pad);
+  text_weave_free(&pad);
+  if (!GIVEN(lines)) { text_weave_free(&s); return FAIL; }
+  return text_weave_take(r, &s, v.u.s->safe);
 }
 
 FILTER_FN(text_filter_truncate) {

@@ -97,7 +97,7 @@ static void push_data(Lexer *l, const char *from, const char *to, char sign, boo
     while (nl > from && nl[-1] != '\n') nl--;
     if ((nl > from || l->line_starting) && skip_space(nl, to) == to) end = nl;
   }
-  if (end > from) push(l, TK_DATA, (Token){.value = val_str(l->a, from, (size_t)(end - from))});
+  if (end > from) push(l, TK_DATA, (Token){.value = val_own(l->a, val_str(l->a, from, (size_t)(end - from)))});
 }
 
 static bool starts(const Lexer *l, const char *p, const char *word) { return (size_t)(l->end - p) >= strlen(word) && !memcmp(p, word, strlen(word)); }
@@ -263,7 +263,7 @@ static Err *lex_string(Lexer *l) {
   Str s = {0};
   Err *e = unescape(l, l->p + 1, q, &s);
   if (!e) {
-    Val v = val_str(l->a, s.p ? s.p : "", s.n);
+    Val v = val_own(l->a, val_str(l->a, s.p ? s.p : "", s.n));
     val_n_chars(v); /* constants are shared by threads: nothing is left to be counted later */
     push(l, TK_STRING, (Token){.value = v});
     count_lines(l, l->p, q + 1);
@@ -330,7 +330,7 @@ static Err *lex_root(Lexer *l) {
       q = next ? next : l->end;
     }
     if (q >= l->end) {
-      push(l, TK_DATA, (Token){.value = val_str(l->a, l->p, (size_t)(l->end - l->p))});
+      push(l, TK_DATA, (Token){.value = val_own(l->a, val_str(l->a, l->p, (size_t)(l->end - l->p)))});
       l->p = l->end;
       return NULL;
     }

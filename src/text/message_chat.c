@@ -274,17 +274,17 @@ static void make_visible(const TextChat *c, json_t *messages) {
   if (!c->shows_system) system_to_user(messages);
 }
 
-Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm *now, Str *out) {
+Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm *now, Str *out, Str *user) {
   json_t *own = json_deep_copy(request), *messages = json_object_get(own, "messages");
   make_visible(c, messages);
-  Err *first = text_template_chat(c->template, own, now, out);
+  Err *first = text_template_chat_marked(c->template, own, now, out, user);
   Err *e = first;
   for (int form = 0; e && form < 3; form++) {
     if (form == 0) late_systems_to_users(messages);
     else if (form == 1) system_to_user(messages);
     else join_neighbours(messages);
     if (e != first) err_free(e);
-    e = text_template_chat(c->template, own, now, out);
+    e = text_template_chat_marked(c->template, own, now, out, user);
   }
   if (e != first) err_free(e);
   if (!e) err_free(first), first = NULL;

@@ -26,10 +26,11 @@ static bool want_int(Render *r, Val v, int64_t otherwise, int64_t *out) {
   return true;
 }
 
-static Val str_new(Render *r, const char *p, size_t n, bool safe) {
+/* A copy of bytes inside s. */
+static Val part(Render *r, const VStr *s, const char *p, size_t n) {
   if (!text_render_room(r, n + sizeof(VStr), (int64_t)(n / 64))) return FAIL;
-  Val v = val_str(r->arena, p, n);
-  ((VStr *)(uintptr_t)v.u.s)->safe = safe;
+  Val v = val_part(r->arena, s, p, n);
+  ((VStr *)(uintptr_t)v.u.s)->safe = s->safe;
   return v;
 }
 
@@ -66,12 +67,12 @@ static size_t offset_of(Val s, int64_t i) {
 
 Val text_str_slice(Render *r, Val s, int64_t start, int64_t stop, int64_t step, int64_t count) {
   (void)stop;
-  if (count <= 0) return str_new(r, "", 0, s.u.s->safe);
+  if (count <= 0) return part(r, s.u.s, s.u.s->p, 0);
   if (step == 1) {
     size_t from = offset_of(s, start);
     Val rest = {.kind = V_STR, .u.s = &(VStr){.p = s.u.s->p + from, .n = s.u.s->n - from, .n_chars = val_n_chars(s) == s.u.s->n ? (int64_t)(s.u.s->n - from) : -1}};
     size_t len = val_n_chars(s) == s.u.s->n ? (size_t)count : offset_of(rest, count);
-    Val v = str_new(r, s.u.s->p + from, len, s.u.s->safe);
+    Val v = part(r, s.u.s, s.u.s->p + from, len);
     if (v.kind == V_STR) ((VStr *)(uintptr_t)v.u.s)->bytes = s.u.s->bytes;
     return v;
   }
@@ -84,12 +85,12 @@ Val text_str_slice(Render *r, Val s, int64_t start, int64_t stop, int64_t step, 
     q += text_utf8_next(q, end, &cp);
   }
   at[k] = (uint32_t)s.u.s->n;
-  Str out = {0};
+  Weave out = {0};
   for (int64_t i = 0; i < count; i++) {
     int64_t c = start + i * step;
-    str_add_n(&out, s.u.s->p + at[c], at[c + 1] - at[c]);
+    text_weave_part(&out, s.u.s, s.u.s->p + at[c], at[c + 1] - at[c]);
   }
-  return text_render_take(r, &out, s.u.s->safe);
+  return text_weave_take(r, &out, s.u.s->safe);
 }
 
 /* Case. */
@@ -187,7 +188,7 @@ Val text_str_strip(Render *r, Val s, Val chars, int sides) {
     if (cost && !text_render_room(r, 0, cost)) return FAIL;
     end = q;
   }
-  return str_new(r, p, (size_t)(end - p), s.u.s->safe);
+  return part(r, s.u.s, p, (size_t)(end - p));
 }
 
 METHOD_FN(m_strip) { UNUSED_ARGS; return text_str_strip(r, self, arg[0], 3); }
@@ -195,7 +196,7 @@ METHOD_FN(m_lstrip) { UNUSED_ARGS; return text_str_strip(r, self, arg[0], 1); }
 METHOD_FN(m_rstrip) { UNUSED_ARGS; return text_str_strip(r, self, arg[0], 2); }
 
 /* Splitting and joining. */
-static void push_str(Render *r, Val list, const char *p, size_t n, bool safe) { val_push(r->arena, list, str_new(r, p, n, safe)); }
+static void push_part(Render *r, Val list, const VStr *s, const char *p, size_t n) { val_push(r->arena, list, part(r, s, p, n)); }
 
 static const char *find_first(const char *p, size_t n, const char *sub, size_t k) { return k == 1 ? memchr(p, sub[0], n) : memmem(p, n, sub, k); }
 
@@ -233,10 +234,10 @@ static Val split_on(Render *r, Val s, Val sep, int64_t max, bool right) {
   for (; max != 0 && !r->err; max--) {
     hit = right ? find_last(p, (size_t)(end - p), sep.u.s->p, k) : find_first(p, (size_t)(end - p), sep.u.s->p, k);
     if (!hit) break;
-    if (right) { push_str(r, out, hit + k, (size_t)(end - hit) - k, s.u.s->safe); end = hit; }
-    else { push_str(r, out, p, (size_t)(hit - p), s.u.s->safe); p = hit + k; }
+    if (right) { push_part(r, out, s.u.s, hit + k, (size_t)(end - hit) - k); end = hit; }
+    else { push_part(r, out, s.u.s, p, (size_t)(hit - p)); p = hit + k; }
   }
-  push_str(r, out, p, (size_t)(end - p), s.u.s->safe);
+  push_part(r, out, s.u.s, p, (size_t)(end - p));
   if (right) reverse_list(out);
   return r->err ? FAIL : out;
 }
@@ -272,17 +273,17 @@ static Val split_space(Render *r, Val s, int64_t max, bool right) {
     if (max-- == 0) {
       const char *q = right ? space_run(p, end, true) : p, *e = right ? end : space_run_back(p, end, true);
       if (right) q = p;
-      push_str(r, out, q, (size_t)(e - q), s.u.s->safe);
-      if (!right) out.u.l->items[out.u.l->n - 1] = str_new(r, p, (size_t)(end - p), s.u.s->safe);
+      push_part(r, out, s.u.s, q, (size_t)(e - q));
+      if (!right) out.u.l->items[out.u.l->n - 1] = part(r, s.u.s, p, (size_t)(end - p));
       break;
     }
     if (right) {
       const char *w = space_run_back(p, end, false);
-      push_str(r, out, w, (size_t)(end - w), s.u.s->safe);
+      push_part(r, out, s.u.s, w, (size_t)(end - w));
       end = space_run_back(p, w, true);
     } else {
       const char *w = space_run(p, end, false);
-      push_str(r, out, p, (size_t)(w - p), s.u.s->safe);
+      push_part(r, out, s.u.s, p, (size_t)(w - p));
       p = space_run(w, end, true);
     }
   }
@@ -313,7 +314,7 @@ Val text_str_splitlines(Render *r, Val s, bool keep) {
   for (const char *q = p; q < end && !r->err;) {
     int k = line_end(q, end);
     if (!k) { q++; while (q < end && ((uint8_t)*q & 0xC0) == 0x80) q++; if (q < end) continue; k = 0; }
-    push_str(r, out, p, (size_t)(q - p) + (keep ? (size_t)k : 0), s.u.s->safe);
+    push_part(r, out, s.u.s, p, (size_t)(q - p) + (keep ? (size_t)k : 0));
     p = q = q + k;
   }
   return r->err ? FAIL : out;
@@ -325,20 +326,16 @@ METHOD_FN(m_join) {
   UNUSED_ARGS;
   Val *items;
   int n;
-  Str s = {0};
+  Weave s = {0};
   if (!text_iterate(r, arg[0], &items, &n)) return FAIL;
   for (int i = 0; i < n; i++) {
     bool ok = self.u.s->safe || (items[i].kind == V_STR && !items[i].u.s->bytes);
     if (!ok) val_fail(r, ERR_FORMAT, "sequence item %d: expected str instance, %s found", i, val_type_name(items[i]));
-    if (!ok || !text_render_room(r, s.n, 1)) { str_free(&s); return FAIL; }
-    if (i) str_add_n(&s, STR_OF(self));
-    if (!self.u.s->safe || (items[i].kind == V_STR && items[i].u.s->safe)) { val_print(&s, items[i]); continue; }
-    Str one = {0};
-    val_print(&one, items[i]);
-    text_escape(&s, one.p ? one.p : "", one.n);
-    str_free(&one);
+    if (!ok || !text_render_room(r, s.text.n, 1)) { text_weave_free(&s); return FAIL; }
+    if (i) text_weave_part(&s, self.u.s, STR_OF(self));
+    !self.u.s->safe || (items[i].kind == V_STR && items[i].u.s->safe) ? text_weave_print(&s, items[i]) : text_weave_escape(&s, items[i]);
   }
-  return text_render_take(r, &s, self.u.s->safe);
+  return text_weave_take(r, &s, self.u.s->safe);
 }
 
 static Val partition(Render *r, Val self, Val sep, bool right) {
@@ -346,12 +343,12 @@ static Val partition(Render *r, Val self, Val sep, bool right) {
   if (!sep.u.s->n) return val_fail(r, ERR_FORMAT, "empty separator");
   const char *p = self.u.s->p, *hit = right ? find_last(STR_OF(self), STR_OF(sep)) : memmem(STR_OF(self), STR_OF(sep));
   size_t n = self.u.s->n, k = sep.u.s->n, before = hit ? (size_t)(hit - p) : 0;
-  bool safe = self.u.s->safe;
-  Val out = val_tuple(r->arena, 3), whole = str_new(r, p, n, safe), empty = str_new(r, "", 0, safe);
+  const VStr *s = self.u.s;
+  Val out = val_tuple(r->arena, 3), whole = part(r, s, p, n), empty = part(r, s, p, 0);
   if (r->err) return FAIL;
-  val_push(r->arena, out, hit ? str_new(r, p, before, safe) : right ? empty : whole);
-  val_push(r->arena, out, hit ? str_new(r, STR_OF(sep), safe) : empty);
-  val_push(r->arena, out, hit ? str_new(r, hit + k, n - before - k, safe) : right ? whole : empty);
+  val_push(r->arena, out, hit ? part(r, s, p, before) : right ? empty : whole);
+  val_push(r->arena, out, hit ? part(r, s, hit, k) : empty);
+  val_push(r->arena, out, hit ? part(r, s, hit + k, n - before - k) : right ? whole : empty);
   return r->err ? FAIL : out;
 }
 METHOD_FN(m_partition) { UNUSED_ARGS; return partition(r, self, arg[0], false); }
@@ -414,30 +411,38 @@ static Val affix(Render *r, Val self, Val *arg, bool at_end) {
 METHOD_FN(m_startswith) { UNUSED_ARGS; return affix(r, self, arg, false); }
 METHOD_FN(m_endswith) { UNUSED_ARGS; return affix(r, self, arg, true); }
 
-/* Replacing and padding. */
+/* Replacing and padding. What takes the place of the conversation's text is the conversation's: it decides that it is there. */
+static void put_instead(Weave *out, const VStr *s, const char *hit, size_t k, Val with, bool escape) {
+  Weave one = {0}, old = {0};
+  text_weave_part(&old, s, hit, k);
+  escape ? text_weave_escape(&one, with) : text_weave_part(&one, with.u.s, STR_OF(with));
+  old.user.n ? text_weave_foreign(out, one.text.p ? one.text.p : "", one.text.n) : text_weave_add(out, &one);
+  text_weave_free(&one);
+  text_weave_free(&old);
+}
+
 Val text_str_replace(Render *r, Val s, Val old, Val with, int64_t count) {
   if (!want_str(r, old, "replace") || !want_str(r, with, "replace")) return FAIL;
-  Str out = {0}, safe_with = {0};
+  Weave out = {0};
   const char *p = s.u.s->p, *end = p + s.u.s->n;
   size_t k = old.u.s->n;
-  s.u.s->safe && !with.u.s->safe ? text_escape(&safe_with, STR_OF(with)) : str_add_n(&safe_with, STR_OF(with));
+  bool escape = s.u.s->safe && !with.u.s->safe;
   while (count != 0) {
     const char *hit = k ? find_first(p, (size_t)(end - p), old.u.s->p, k) : p;
-    if (!hit || out.n > TEMPLATE_MAX_OUTPUT) break;
-    str_add_n(&out, p, (size_t)(hit - p));
-    str_add_n(&out, safe_with.p, safe_with.n);
+    if (!hit || out.text.n > TEMPLATE_MAX_OUTPUT) break;
+    text_weave_part(&out, s.u.s, p, (size_t)(hit - p));
+    put_instead(&out, s.u.s, hit, k, with, escape);
     p = hit + k;
     count--;
     if (k) continue;
     if (p >= end) break;
     int32_t c;
     int m = text_utf8_next(p, end, &c);
-    str_add_n(&out, p, (size_t)m);
+    text_weave_part(&out, s.u.s, p, (size_t)m);
     p += m;
   }
-  str_add_n(&out, p, (size_t)(end - p));
-  str_free(&safe_with);
-  return text_render_take(r, &out, s.u.s->safe);
+  text_weave_part(&out, s.u.s, p, (size_t)(end - p));
+  return text_weave_take(r, &out, s.u.s->safe);
 }
 
 METHOD_FN(m_replace) {
@@ -503,13 +508,13 @@ METHOD_FN(m_removeprefix) {
   UNUSED_ARGS;
   if (!want_str(r, arg[0], "removeprefix")) return FAIL;
   size_t k = arg[0].u.s->n, n = self.u.s->n;
-  return k <= n && !memcmp(self.u.s->p, arg[0].u.s->p, k) ? str_new(r, self.u.s->p + k, n - k, self.u.s->safe) : self;
+  return k <= n && !memcmp(self.u.s->p, arg[0].u.s->p, k) ? part(r, self.u.s, self.u.s->p + k, n - k) : self;
 }
 METHOD_FN(m_removesuffix) {
   UNUSED_ARGS;
   if (!want_str(r, arg[0], "removesuffix")) return FAIL;
   size_t k = arg[0].u.s->n, n = self.u.s->n;
-  return k <= n && !memcmp(self.u.s->p + n - k, arg[0].u.s->p, k) ? str_new(r, self.u.s->p, n - k, self.u.s->safe) : self;
+  return k <= n && !memcmp(self.u.s->p + n - k, arg[0].u.s->p, k) ? part(r, self.u.s, self.u.s->p, n - k) : self;
 }
 
 METHOD_FN(m_format) { UNUSED_ARGS; return text_format(r, self, all, val_none()); }
@@ -701,7 +706,7 @@ METHOD_FN(m_joiner_call) {
   UNUSED_ARGS;
   if (self.u.o->at) return self.u.o->items[0];
   self.u.o->at = 1;
-  return str_new(r, "", 0, false);
+  return val_str_view(r->arena, "", 0);
 }
 
 /* Lookup. */

@@ -17,11 +17,13 @@ struct ModelScratch {
   Best *node;
   int32_t *path;
   size_t cap_sym, n_heap, cap_heap, cap_node, cap_path;
+  bool plain;              /* no special token, though some vocabularies have them among the model's pieces */
 };
 
-ModelScratch *text_model_scratch_new(void) {
+ModelScratch *text_model_scratch_new(bool plain) {
   ModelScratch *s = calloc(1, sizeof *s);
   CHECK(s, "out of memory");
+  s->plain = plain;
   return s;
 }
 
@@ -121,7 +123,7 @@ static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last
 static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   if (v->ignore_merges && n <= v->max_piece) {
     int id = text_map_find(v, &v->by_piece, true, p, n);
-    if (id >= 0) { text_ids_add(out, id); return; }
+    if (id >= 0 && !(s->plain && v->tok[id].special)) { text_ids_add(out, id); return; }
   }
   size_t m = first_symbols(v, s, p, n);
   s->n_heap = 0;
@@ -163,7 +165,7 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
     uint32_t node = 0;
     for (size_t i = at; i < n && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++) {
       int32_t id = v->trie.value[node];
-      if (id < 0) continue;
+      if (id < 0 || (s->plain && v->tok[id].special)) continue;
       relax(&s->node[i + 1], s->node[at].score + (double)v->tok[id].score, (int32_t)at, id);
       single |= i + 1 == at + one;
     }

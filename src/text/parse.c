@@ -90,7 +90,7 @@ static Err *strings(Parser *p, Node **out) {
     Str s = {0};
     val_print(&s, n->value);
     for (; p->tok->kind == TK_STRING; advance(p)) val_print(&s, p->tok->value);
-    n->value = val_str(p->a, s.p ? s.p : "", s.n);
+    n->value = val_own(p->a, val_str(p->a, s.p ? s.p : "", s.n));
     val_n_chars(n->value);
     str_free(&s);
   }
@@ -145,7 +145,7 @@ static Err *name(Parser *p, bool with_namespace, Node **out) {
     n->kind = N_NSREF;
     const char *attr;
     TRY(expect_name(p, &attr));
-    n->value = val_str_view(p->a, attr, strlen(attr));
+    n->value = val_own(p->a, val_str_view(p->a, attr, strlen(attr)));
   } else {
     note_implicit(p, w);
   }

@@ -28,7 +28,8 @@ typedef enum ValKind {
   V_ERROR, V_UNDEF, V_NONE, V_BOOL, V_INT, V_BIG, V_FLOAT, V_STR, V_LIST, V_DICT, V_RANGE, V_ITER, V_VIEW, V_NAMESPACE, V_LOOP, V_FUNC, V_OBJECT
 } ValKind;
 typedef struct Val Val;
-typedef struct VStr { const char *p; size_t n; int64_t n_chars; bool safe, bytes; } VStr;    /* n_chars -1: not counted yet */
+/* n_chars -1: not counted yet. Whose bytes they are: ours: the template's, but for those with user[i] != 0; else all the conversation's. */
+typedef struct VStr { const char *p; size_t n; int64_t n_chars; bool safe, bytes, ours; const uint8_t *user; } VStr;
 typedef struct VList { Val *items; int n, cap; bool tuple, group; } VList;                    /* group: groupby's pair, with names */
 typedef struct VDict VDict;
 typedef struct VUndef { const char *hint, *name, *owner; bool unsafe; } VUndef;                  /* why it is undefined, for the message */
@@ -75,6 +76,20 @@ void val_print(Str *out, Val v);                                  /* str() */
 void val_repr_float(Str *out, double f);
 void val_print_int(Str *out, Int128 i);
 Val val_from_json(Arena *a, const json_t *j);
+
+/* origin.c: text that knows which of its bytes the template wrote and which the conversation brought. Zero-initialise. */
+typedef struct Weave { Str text, user; } Weave;                   /* user[i] != 0: the conversation's; past user.n: the template's */
+void text_weave_free(Weave *w);
+void text_weave_own(Weave *w, const char *p, size_t n);           /* the template's */
+void text_weave_foreign(Weave *w, const char *p, size_t n);       /* the conversation's */
+void text_weave_part(Weave *w, const VStr *s, const char *p, size_t n); /* bytes inside s, as they are there */
+void text_weave_print(Weave *w, Val v);                           /* str(): a string's bytes as they are there, else all of one origin */
+void text_weave_escape(Weave *w, Val v);                          /* the same with HTML escapes */
+void text_weave_add(Weave *w, const Weave *more);
+bool text_is_foreign(Val v);                                      /* something in it is the conversation's */
+Val val_own(Arena *a, Val s);                                     /* the string as the template's */
+Val val_part(Arena *a, const VStr *s, const char *p, size_t n);   /* a copy of bytes inside s */
+void text_origin_settle(Val result, Val self, const Val *a, int n, const Val *b, int n_b); /* a new string made of the template's alone is the template's */
 
 /* JSON text to a value. depth and size are bounded. Fails: ERR_SYNTAX with the byte's offset. */
 Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out);
@@ -154,7 +169,7 @@ void text_trie_free(Trie *t);
 
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;
-ModelScratch *text_model_scratch_new(void);
+ModelScratch *text_model_scratch_new(bool plain);                 /* plain: special tokens never come out of text */
 void text_model_scratch_free(ModelScratch *s);
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out);
 
@@ -217,7 +232,7 @@ struct Render {
   const TextTemplate *t;
   Val context;
   Scope *root;
-  Str *out;
+  Weave *out;
   Err *err;
   struct tm now;
   int64_t steps;
@@ -230,6 +245,7 @@ Err *text_render_run(Render *r);
 Val val_fail(Render *r, ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool text_render_room(Render *r, size_t n_bytes, int64_t n_steps); /* false: the budget is gone and the error set */
 Val text_render_take(Render *r, Str *s, bool safe);               /* s becomes a string value and is freed; too long: an error */
+Val text_weave_take(Render *r, Weave *w, bool safe);              /* the same, keeping whose bytes they are */
 Val text_undefined(Render *r, const char *hint, const char *name, const char *owner);
 Val text_undefined_error(Render *r, Val undef);
 Val text_getattr(Render *r, Val obj, const char *name, size_t n);

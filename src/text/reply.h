@@ -129,8 +129,9 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
    none. place names them in errors. Fails: ERR_USAGE. */
 Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out);
 /* The prompt. A conversation the template refuses is tried again in milder forms: late system texts as user texts, then all system texts
-   in front of the first user text, then neighbours of one role joined. Fails: with what the template said of the first form. */
-Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm *now, Str *out);
+   in front of the first user text, then neighbours of one role joined. user: NULL, or whose the bytes are, as text_template_chat_marked says:
+   for text_tokenize_marked. Fails: with what the template said of the first form. */
+Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm *now, Str *out, Str *user);
 
 /* Body of `lumen parse`. */
 typedef struct TextParseOptions {

@@ -251,22 +251,17 @@ FILTER_FN(text_filter_join) {
   UNUSED_ARGS;
   Val *items, sep = GIVEN(arg[0]) ? arg[0] : val_str_view(r->arena, "", 0);
   int n;
-  Str s = {0}, d = {0};
+  Weave s = {0};
   bool escape = false;
   if (!text_iterate(r, v, &items, &n)) return FAIL;
   for (int i = 0; r->autoescape && i < n; i++) escape |= items[i].kind == V_STR && items[i].u.s->safe;
-  val_print(&d, sep);
   for (int i = 0; i < n; i++) {
     Val x = text_attr_path(r, items[i], arg[1], NULL);
-    if (!GIVEN(x) || !text_render_room(r, s.n, 1)) { str_free(&s); str_free(&d); return FAIL; }
-    if (i) escape && !(sep.kind == V_STR && sep.u.s->safe) ? text_escape(&s, d.p ? d.p : "", d.n) : str_add_n(&s, d.p, d.n);
-    Str one = {0};
-    val_print(&one, x);
-    escape && !(x.kind == V_STR && x.u.s->safe) ? text_escape(&s, one.p ? one.p : "", one.n) : str_add_n(&s, one.p, one.n);
-    str_free(&one);
+    if (!GIVEN(x) || !text_render_room(r, s.text.n, 1)) { text_weave_free(&s); return FAIL; }
+    if (i) escape && !(sep.kind == V_STR && sep.u.s->safe) ? text_weave_escape(&s, sep) : text_weave_print(&s, sep);
+    escape && !(x.kind == V_STR && x.u.s->safe) ? text_weave_escape(&s, x) : text_weave_print(&s, x);
   }
-  str_free(&d);
-  return text_render_take(r, &s, escape);
+  return text_weave_take(r, &s, escape);
 }
 
 static bool count_arg(Render *r, Val v, int64_t *out) {

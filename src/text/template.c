@@ -11,20 +11,26 @@ Err *text_template_parse(Arena *arena, const char *src, size_t n, TextTemplate *
   return text_template_tree(arena, src, n, out);
 }
 
-static Err *render(const TextTemplate *t, Arena *a, Val context, const struct tm *now, Str *out) {
+static Err *render(const TextTemplate *t, Arena *a, Val context, const struct tm *now, Weave *out) {
   if (context.kind != V_DICT) return err_new(ERR_FORMAT, "template context: expected an object");
-  Str text = {0};
+  Weave text = {0};
   Render r = {.arena = a, .t = t, .context = context, .out = &text, .now = *now};
   Err *e = text_render_run(&r);
   for (int i = 0; i < r.n_late; i++) err_free(r.late[i]->late);
-  if (!e) str_add_n(out, text.p ? text.p : "", text.n);
-  str_free(&text);
+  if (!e) text_weave_add(out, &text);
+  text_weave_free(&text);
   return e;
 }
 
+/* Where nobody asks whose the bytes are. */
+static void add_text(const Weave *w, Str *out) { str_add_n(out, w->text.p ? w->text.p : "", w->text.n); }
+
 Err *text_template_render(const TextTemplate *t, const json_t *context, const struct tm *now, Str *out) {
   Arena *a = arena_new("render");
-  Err *e = render(t, a, val_from_json(a, context), now, out);
+  Weave w = {0};
+  Err *e = render(t, a, val_from_json(a, context), now, &w);
+  if (!e) add_text(&w, out);
+  text_weave_free(&w);
   arena_free(a);
   return e;
 }
@@ -32,8 +38,11 @@ Err *text_template_render(const TextTemplate *t, const json_t *context, const st
 Err *text_template_render_text(const TextTemplate *t, const char *json, size_t n, const struct tm *now, Str *out) {
   Arena *a = arena_new("render");
   Val context;
+  Weave w = {0};
   Err *e = text_json_parse(a, json, n, &context);
-  if (!e) e = render(t, a, context, now, out);
+  if (!e) e = render(t, a, context, now, &w);
+  if (!e) add_text(&w, out);
+  text_weave_free(&w);
   arena_free(a);
   return e;
 }
@@ -41,12 +50,20 @@ Err *text_template_render_text(const TextTemplate *t, const char *json, size_t n
 /* What transformers does to messages: keys that are null go, and the three spellings of reasoning become one. */
 static void put(Arena *a, Val dict, const char *key, Val v) { val_put(a, dict.u.d, val_str(a, key, strlen(key)), v); }
 
+/* A role of the usual ones is a word of the format, not of the conversation: some templates spell control tokens with it. */
+static Val own_role(Arena *a, Val key, Val v) {
+  static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "function"};
+  for (size_t i = 0; val_is_str(key, "role") && i < COUNT_OF(roles); i++)
+    if (val_is_str(v, roles[i])) return val_own(a, v);
+  return v;
+}
+
 static Val prepare_message(Arena *a, Val m) {
   static const char *const spellings[] = {"reasoning_content", "thinking", "reasoning"};
   if (m.kind != V_DICT) return m;
   Val out = val_dict(a);
   for (int i = 0; i < m.u.d->n; i++)
-    if (m.u.d->vals[i].kind != V_NONE) val_put(a, out.u.d, m.u.d->keys[i], m.u.d->vals[i]);
+    if (m.u.d->vals[i].kind != V_NONE) val_put(a, out.u.d, m.u.d->keys[i], own_role(a, m.u.d->keys[i], m.u.d->vals[i]));
   for (size_t i = 0; i < COUNT_OF(spellings); i++) {
     const Val *v = val_get(out, spellings[i]);
     if (!v) continue;
@@ -146,7 +163,9 @@ static Val value_or(Val request, const char *key, Val otherwise) {
   return v ? *v : otherwise;
 }
 
-static Err *chat(const TextTemplate *t, Arena *a, Val request, const struct tm *now, Str *out) {
+static Val special_value(Arena *a, Val v) { return v.kind == V_STR ? val_own(a, v) : v; }
+
+static Err *chat(const TextTemplate *t, Arena *a, Val request, const struct tm *now, Weave *out) {
   if (request.kind != V_DICT) return err_new(ERR_USAGE, "request: expected an object");
   Val messages = value_or(request, "messages", val_none()), kwargs = value_or(request, "kwargs", val_none()), special = value_or(request, "special_tokens", val_none());
   if (messages.kind != V_LIST) return err_new(ERR_USAGE, "messages: expected a list, got %s", val_type_name(messages));
@@ -161,31 +180,50 @@ static Err *chat(const TextTemplate *t, Arena *a, Val request, const struct tm *
   put(a, context, "documents", value_or(request, "documents", val_none()));
   put(a, context, "add_generation_prompt", val_bool(prompt));
   for (int i = 0; special.kind == V_DICT && i < special.u.d->n; i++)
-    if (special.u.d->vals[i].kind != V_NONE) val_put(a, context.u.d, special.u.d->keys[i], special.u.d->vals[i]);
+    if (special.u.d->vals[i].kind != V_NONE) val_put(a, context.u.d, special.u.d->keys[i], special_value(a, special.u.d->vals[i]));
   for (int i = 0; i < kwargs.u.d->n; i++)
     if (!val_is_str(kwargs.u.d->keys[i], "continue_final_message") && !val_is_str(kwargs.u.d->keys[i], "add_generation_prompt")) val_put(a, context.u.d, kwargs.u.d->keys[i], kwargs.u.d->vals[i]);
   struct tm clock = *now;
   parse_now(request, &clock);
-  Str s = {0};
+  Weave s = {0};
   Err *e = render(t, a, context, &clock, &s);
-  if (!e && go_on) e = cut_at_tag(&s, text);
-  if (!e) str_add_n(out, s.p ? s.p : "", s.n);
-  str_free(&s);
+  if (!e && go_on) e = cut_at_tag(&s.text, text);
+  s.user.n = MIN(s.user.n, s.text.n);
+  if (!e) text_weave_add(out, &s);
+  text_weave_free(&s);
+  return e;
+}
+
+/* Appends both parts of a prompt, the marks as long as the text. */
+static void add_marked(const Weave *w, Str *out, Str *user) {
+  add_text(w, out);
+  if (!user) return;
+  str_add_n(user, w->user.p ? w->user.p : "", w->user.n);
+  for (size_t i = w->user.n; i < w->text.n; i++) str_add_c(user, 0);
+}
+
+Err *text_template_chat_marked(const TextTemplate *t, const json_t *request, const struct tm *now, Str *out, Str *user) {
+  Arena *a = arena_new("render");
+  Weave w = {0};
+  Err *e = chat(t, a, val_from_json(a, request), now, &w);
+  if (!e) add_marked(&w, out, user);
+  text_weave_free(&w);
+  arena_free(a);
   return e;
 }
 
 Err *text_template_chat(const TextTemplate *t, const json_t *request, const struct tm *now, Str *out) {
-  Arena *a = arena_new("render");
-  Err *e = chat(t, a, val_from_json(a, request), now, out);
-  arena_free(a);
-  return e;
+  return text_template_chat_marked(t, request, now, out, NULL);
 }
 
 Err *text_template_chat_text(const TextTemplate *t, const char *json, size_t n, const struct tm *now, Str *out) {
   Arena *a = arena_new("render");
   Val request;
+  Weave w = {0};
   Err *e = text_json_parse(a, json, n, &request);
-  if (!e) e = chat(t, a, request, now, out);
+  if (!e) e = chat(t, a, request, now, &w);
+  if (!e) add_text(&w, out);
+  text_weave_free(&w);
   arena_free(a);
   return e;
 }

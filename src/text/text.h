@@ -59,6 +59,10 @@ enum {
    are any, else count as U+FFFD. Time n log n. On failure out is unchanged. Fails: ERR_LIMIT (more than 1 GiB). */
 Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out);
 
+/* The same where user[i] != 0 says which bytes are not to be trusted: no added token that looks like markup, and no special one, is found
+   that has one of them. Of texts without such spellings the ids are the same. user NULL: all are trusted. */
+Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out);
+
 /* decode.c: ids to text. A decoder never emits part of a character: it holds incomplete bytes back. Broken bytes print as U+FFFD. */
 typedef struct TextDecoder {
   const TextVocab *vocab;
@@ -88,6 +92,9 @@ Err *text_template_render_text(const TextTemplate *t, const char *json, size_t n
    reasoning aliases filled, continue_final_message), then rendered. `now` in the request (ISO 8601) wins over the argument. */
 Err *text_template_chat(const TextTemplate *t, const json_t *request, const struct tm *now, Str *out);
 Err *text_template_chat_text(const TextTemplate *t, const char *json, size_t n, const struct tm *now, Str *out);
+/* The same, and for each byte of out one of user: 1 where it came in with the conversation (contents, names, arguments, results, tools and
+   other variables), 0 where it is the template's own (or a special token's, or a usual role's). NULL: nobody asks. */
+Err *text_template_chat_marked(const TextTemplate *t, const json_t *request, const struct tm *now, Str *out, Str *user);
 
 /* cmd.c: bodies of `lumen tokenize`, `detokenize` and `render`. */
 typedef struct TextTokenizeOptions {

@@ -456,6 +456,7 @@ typedef struct Walk {
   Arena *arena;
   ModelScratch *scratch;
   TextIds *out;
+  bool mixed;              /* the normalized text has untrusted bytes whose place is known only by markup's characters */
 } Walk;
 
 static bool ends_in_word(const char *p, size_t n) {
@@ -497,28 +498,34 @@ static size_t spaces_after(const char *p, size_t n) {
   return k;
 }
 
-/* The longest added token at p[at], or none. */
-static int added_at(const Trie *t, const char *p, size_t n, size_t at, size_t *len) {
+static bool is_markup(const Added *x) { return x->special || x->markup; }
+
+/* The longest added token at p[at], or none. user: which bytes no markup may have. */
+static int added_at(const TextVocab *v, const Trie *t, const char *p, const uint8_t *user, size_t n, size_t at, size_t *len) {
   uint32_t node = 0;
   int best = -1;
-  for (size_t i = at; i < n && (node = text_trie_step(t, node, (uint8_t)p[i])) != 0; i++)
-    if (t->value[node] >= 0) { best = t->value[node]; *len = i + 1 - at; }
+  bool foreign = false;
+  for (size_t i = at; i < n && (node = text_trie_step(t, node, (uint8_t)p[i])) != 0; i++) {
+    foreign = foreign || (user && user[i]);
+    int k = t->value[node];
+    if (k >= 0 && !(foreign && is_markup(&v->added[k]))) best = k, *len = i + 1 - at;
+  }
   return best;
 }
 
 static bool added_wanted(const Walk *w, const Added *x) {
   if ((w->flags & TEXT_SPLIT_SPECIAL) && x->special) return false;
-  return !((w->flags & TEXT_PLAIN) && (x->special || x->markup));
+  return !((w->flags & TEXT_PLAIN) && is_markup(x)) && !(w->mixed && x->normalized && is_markup(x) && !x->markup);
 }
 
-typedef Err *(*Rest)(Walk *w, const char *p, size_t n, bool at_start);
+typedef Err *(*Rest)(Walk *w, const char *p, const uint8_t *user, size_t n, bool at_start);
 
 /* Cuts p[n] at the added tokens of a trie; what lies between goes to `rest`. */
-static Err *cut_added(Walk *w, const Trie *t, const char *p, size_t n, bool at_start, Rest rest) {
+static Err *cut_added(Walk *w, const Trie *t, const char *p, const uint8_t *user, size_t n, bool at_start, Rest rest) {
   size_t done = 0;
   for (size_t at = 0; t->n_nodes && at < n;) {
     size_t len;
-    int k = added_at(t, p, n, at, &len);
+    int k = added_at(w->v, t, p, user, n, at, &len);
     if (k < 0) { at++; continue; }
     const Added *x = &w->v->added[k];
     size_t from = at, to = at + len;
@@ -527,40 +534,67 @@ static Err *cut_added(Walk *w, const Trie *t, const char *p, size_t n, bool at_s
     if (x->single_word && (ends_in_word(p, from) || starts_with_word(p + to, n - to))) continue;
     if (x->lstrip) from = MAX(from - spaces_before(p, from), done);
     if (x->rstrip) to += spaces_after(p + to, n - to);
-    if (from > done) TRY(rest(w, p + done, from - done, at_start && !done));
+    if (from > done) TRY(rest(w, p + done, user ? user + done : NULL, from - done, at_start && !done));
     text_ids_add(w->out, x->id);
     done = at = to;
   }
-  if (done < n) TRY(rest(w, p + done, n - done, at_start && !done));
+  if (done < n) TRY(rest(w, p + done, user ? user + done : NULL, n - done, at_start && !done));
   return NULL;
 }
 
-static Err *walk_model(Walk *w, const char *p, size_t n, bool at_start) {
+static Err *walk_model(Walk *w, const char *p, const uint8_t *user, size_t n, bool at_start) {
+  (void)user;
   Pieces pieces = {0};
   text_steps_split(w->v, w->arena, p, n, at_start, &pieces);
   for (int i = 0; i < pieces.n; i++) text_model_piece(w->v, w->scratch, pieces.p[i].p, pieces.p[i].n, w->out);
   return NULL;
 }
 
-static Err *walk_normalize(Walk *w, const char *p, size_t n, bool at_start) {
-  if (!w->v->n_norm) return cut_added(w, &w->v->added_norm, p, n, at_start, walk_model);
+/* Which bytes of the normalized text q[n] no markup may have: the text is normalized again with letters where the untrusted bytes spell markup,
+   and what differs is theirs. Where the two do not lie side by side, and of tokens that do not look like markup, all are. */
+static Err *marks_normalize(Walk *w, const char *p, const uint8_t *user, size_t n_raw, const char *q, size_t n, const uint8_t **out) {
+  char *twin = arena_dup_n(w->arena, p, n_raw);
+  uint8_t *marks = arena_alloc(w->arena, n + 1);
+  for (size_t i = 0; i < n_raw; i++) {
+    if (!user[i]) continue;
+    if (strchr("<>[]|", twin[i]) && twin[i]) twin[i] = 'x';
+    else if (n_raw - i >= 3 && !memcmp(twin + i, "\xEF\xBD\x9C", 3)) memcpy(twin + i, "\xE4\xB8\x80", 3);
+  }
+  Str s = {0};
+  Err *e = text_steps_normalize(w->v, w->v->norm, w->v->n_norm, twin, n_raw, &s);
+  for (size_t i = 0; !e && i < n; i++) marks[i] = s.n != n || s.p[i] != q[i];
+  str_free(&s);
+  if (!e) *out = marks;
+  return e;
+}
+
+static Err *walk_normalize(Walk *w, const char *p, const uint8_t *user, size_t n, bool at_start) {
+  if (!w->v->n_norm) return cut_added(w, &w->v->added_norm, p, user, n, at_start, walk_model);
   Str s = {0};
   Err *e = text_steps_normalize(w->v, w->v->norm, w->v->n_norm, p, n, &s);
   if (!e && s.n) {
     const char *q = arena_dup_n(w->arena, s.p, s.n);
-    e = cut_added(w, &w->v->added_norm, q, s.n, at_start, walk_model);
+    w->mixed = user && memchr(user, 1, n);
+    if (w->mixed) e = marks_normalize(w, p, user, n, q, s.n, &user);
+    else user = NULL;
+    if (!e) e = cut_added(w, &w->v->added_norm, q, user, s.n, at_start, walk_model);
+    w->mixed = false;
   }
   str_free(&s);
   return e;
 }
 
 Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out) {
+  return text_tokenize_marked(v, bytes, NULL, n, flags, out);
+}
+
+Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out) {
   if (n > 1u << 30) return err_new(ERR_LIMIT, "text of %zu bytes, expected at most %u", n, 1u << 30);
-  Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(), out};
+  Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(user || (flags & TEXT_PLAIN)), out, false};
   size_t start = out->n;
   if (flags & TEXT_ADD_SPECIAL)
     for (int i = 0; i < v->n_prefix; i++) text_ids_add(out, v->prefix[i]);
-  Err *e = cut_added(&w, &v->added_raw, bytes, n, true, walk_normalize);
+  Err *e = cut_added(&w, &v->added_raw, bytes, user, n, true, walk_normalize);
   if (flags & TEXT_ADD_SPECIAL)
     for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
   if (e) out->n = start;

@@ -27,7 +27,7 @@ static void expect_prompt(const TextChat *c, const json_t *expect, const json_t 
   const char *error = json_string_value(json_object_get(expect, "prompt_error")), *absent = json_string_value(json_object_get(expect, "not_in_prompt"));
   Str out = {0};
   if (!parts && !error) return;
-  Err *e = text_chat_render(c, request, &now, &out);
+  Err *e = text_chat_render(c, request, &now, &out, NULL);
   if (error) EXPECT(e && strstr(err_text(e), error), "%s, expected %s", e ? err_text(e) : out.p, error);
   else EXPECT(!e, "%s", err_text(e));
   const char *at = out.p;
