@@ -92,7 +92,7 @@ static Err *map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
 
 static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
   const FileTensor *f = t->file;
-  if (t->parts) return parts_decode(m->arena, m->kerns, m->forms, t->parts, out);
+  if (t->parts) return model_parts_decode(m->arena, m->kerns, m->forms, t->parts, out);
   if (t->form->plain && t->form->mem == IR_M_f32) {
     memcpy(out, f->p, (size_t)f->n_elems * 4);
     return NULL;
@@ -157,7 +157,7 @@ static Err *find_source(Model *m, const TensorDecl *d, const TensorSource *s, Mo
   t->file = NULL;
   TRY(check_dims(m, d, t));
   for (int i = 0; i < t->n_dims - 1; i++) rows *= t->dim[i];
-  TRY(parts_find(&m->env, m->forms, name, rows, t->dim[t->n_dims - 1], &t->parts));
+  TRY(model_parts_find(&m->env, m->forms, name, rows, t->dim[t->n_dims - 1], &t->parts));
   t->file = t->parts ? t->parts->file : alone;
   return NULL;
 }
@@ -303,7 +303,7 @@ static void drop_pages(const ModelTensor *t) {
 static Err *keep_rows(Model *m, ModelTensor *t) {
   float *v = ARENA_ARRAY(m->arena, float, t->file->n_elems + 16);
   t->raw = (const uint8_t *)v;
-  return parts_decode(m->arena, m->kerns, m->forms, t->parts, v);
+  return model_parts_decode(m->arena, m->kerns, m->forms, t->parts, v);
 }
 
 /* Packs some tensors, then lets go of the file's pages under them: the file and its packed form are never both in memory. */

@@ -3,16 +3,16 @@
 #include <string.h>
 #include "model/priv.h"
 
-static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
-  const Model *m = ctx;
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out) {
+  const Module *m = module;
   const FormatDecl *f = NULL;
   if (dtype) {
     char name[32];
     size_t n = strlen(dtype);
     if (n >= sizeof name) return false;
     for (size_t i = 0; i <= n; i++) name[i] = (char)(dtype[i] >= 'A' && dtype[i] <= 'Z' ? dtype[i] + 32 : dtype[i]);
-    f = lang_format(m->module, name);
-  } else f = lang_format_gguf(m->module, gguf_id);
+    f = lang_format(m, name);
+  } else f = lang_format_gguf(m, gguf_id);
   if (!f) return false;
   *out = (FileFormat){f->name, f->block, f->n_bytes};
   return true;
@@ -143,7 +143,7 @@ static void drop_unread(const Section *s) {
 
 static Err *open_parts(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
-  TRY(file_weights_open(m->arena, path, find_format, m, &m->weights));
+  TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
   TRY(choose_declaration(m));
   TRY(choose_context(m));

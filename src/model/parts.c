@@ -202,7 +202,7 @@ static bool is_part_of_some(HyperEnv *env, const char *name, const char *weight)
   return false;
 }
 
-Err *parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out) {
+Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out) {
   const char *shared = NULL;
   *out = NULL;
   for (int i = env->module->n_layouts - 1; i >= 0; i--) {
@@ -228,7 +228,7 @@ Err *parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_
 
 /* ---- decoding ------------------------------------------------------------------------------------------------------ */
 /* Packed as f32, tile by tile, then laid out row by row: [rows][cols]. */
-Err *parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out) {
+Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out) {
   FormatForm *f;
   const Kern *k;
   int64_t N = p->fit.rows, K = p->fit.cols;

@@ -39,8 +39,10 @@ typedef struct TensorParts {
   const void **at;               /* what packing reads */
 } TensorParts;
 /* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
-Err *parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
-Err *parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
+Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
+Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
+
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
 
 /* load.c: tensors. */
 typedef struct ModelTensor {
