@@ -87,6 +87,7 @@ typedef struct LayoutDecl {
   const char *rows, *cols;            /* names of the weight's dimensions */
   const char *of;                     /* what models call it; * stands for the part that the tensors' names share */
   PartDecl *part; int n_parts;
+  const char **extents; int n_extents; /* tensors of two ints, the weight's rows and columns; they need not be there */
   const char **beside; int n_besides; /* tensors that may lie there and do not matter to the value */
   Expr *when;                         /* it applies only where this is true; NULL: always */
   FormatFn *fn; int n_fns;            /* x(n, k) is the value in row n, column k */

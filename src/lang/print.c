@@ -186,6 +186,11 @@ static void print_layout(const LayoutDecl *l, Str *out) {
     print_texts(t->file, t->n_files, out);
     str_add(out, t->optional ? " else none\n" : "\n");
   }
+  if (l->n_extents) {
+    str_add(out, "  extents ");
+    print_texts(l->extents, l->n_extents, out);
+    str_add_c(out, '\n');
+  }
   if (l->n_besides) {
     str_add(out, "  beside ");
     print_texts(l->beside, l->n_besides, out);

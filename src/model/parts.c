@@ -58,7 +58,7 @@ static bool named_in(HyperEnv *env, const char *const *pattern, int n, const cha
 static bool knows_all(HyperEnv *env, const LayoutDecl *l, const char *stem) {
   const FileTensor *t;
   for (int i = 0; (t = sibling(env->w, stem, i)); i++) {
-    bool known = named_in(env, l->beside, l->n_besides, stem, t->name);
+    bool known = named_in(env, l->beside, l->n_besides, stem, t->name) || named_in(env, l->extents, l->n_extents, stem, t->name);
     for (int k = 0; k < l->n_parts && !known; k++) known = named_in(env, l->part[k].file, l->part[k].n_files, stem, t->name);
     if (!known) return false;
   }
@@ -123,6 +123,26 @@ static const char *elt_of(HyperEnv *env, const FileTensor *t) {
   if (t->format || n >= sizeof name) return t->format;
   for (size_t i = 0; i <= n; i++) name[i] = (char)(t->type[i] >= 'A' && t->type[i] <= 'Z' ? t->type[i] + 32 : t->type[i]);
   return dx_mem(name) ? arena_dup(env->arena, name) : NULL;
+}
+
+/* Two ints: rows and columns. Where they are known already, the same. */
+static Err *read_extents(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *p) {
+  const FileTensor *t = find_named(env, l->extents, l->n_extents, stem);
+  int64_t v[2] = {0};
+  if (!t) return NULL;
+  size_t each = t->n_bytes / 2;
+  if (t->n_elems != 2 || (each != 4 && each != 8)) return err_new(ERR_FORMAT, "tensor %s: expected two ints, the weight's rows and columns", t->name);
+  for (int i = 0; i < 2; i++) {
+    int32_t narrow;
+    memcpy(&v[i], t->p + each * (size_t)i, each);
+    memcpy(&narrow, t->p + each * (size_t)i, 4);
+    if (each == 4) v[i] = narrow;
+  }
+  if ((p->rows && p->rows != v[0]) || (p->cols && p->cols != v[1]) || v[0] < 1 || v[1] < 1)
+    return err_new(ERR_SHAPE, "tensor %s: %lld rows of %lld, expected %lld of %lld", t->name, (long long)v[0], (long long)v[1], (long long)p->rows, (long long)p->cols);
+  p->rows = v[0];
+  p->cols = v[1];
+  return NULL;
 }
 
 /* The tensors a layout names, where all it needs are there. */
@@ -214,6 +234,7 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     bool fits = false;
     *p = (TensorParts){.layout = l, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
     if (!find_tensors(env, l, stem, p)) continue;
+    TRY(read_extents(env, l, stem, &p->fit));
     TRY(err_wrap(format_parts_fit(env->arena, env->module, &p->fit, &fits), "tensor %s", name));
     if (!fits) continue;
     TRY(err_wrap(finish(env, forms, name, p), "tensor %s", name));

@@ -260,6 +260,9 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
   CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
   for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
+  int64_t by;
+  bool shift = n.op == DXO_SHL || n.op == DXO_SHR;
+  if (shift && !dx_is_int(f->dag, n.arg[1], &by)) return shift_by(e, (DxOp)n.op, a[0], a[1], 31, false);
   return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
 }
 
