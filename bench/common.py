@@ -63,7 +63,7 @@ def lumen(o, file, prompt=512, generate=64, *more, **kw): return call_json(lumen
 
 
 def lumen_command(o, file, prompt, generate, *more):
-    return [o.lumen, 'bench', file, '--prompt', prompt, '--generate', generate, '--threads', o.threads, '--json', *more]
+    return [o.lumen, 'bench', file, '--prompt', prompt, '--generate', generate, '--threads', o.threads, '--rounds', 1, '--json', *more]
 
 
 def peer_dir(o, cached=[]):

@@ -128,4 +128,4 @@ def main():
     os._exit(0)  # nothing of the library's is worth tearing down
 
 
-main()
+if __name__ == '__main__': main()

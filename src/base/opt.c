@@ -52,7 +52,7 @@ static Err *store(Arena *a, const OptRow *r, const char *name, const char *text,
   case OPT_FLAG: *(bool *)at = true; return NULL;
   case OPT_INT: return parse_int(name, r, text, at);
   case OPT_FLOAT: return parse_float(name, r, text, at);
-  case OPT_STR: *(const char **)at = text; return NULL;
+  case OPT_STR: case OPT_OUT: *(const char **)at = text; return NULL;
   case OPT_LIST: {
     OptList *l = at;
     PUSH(a, l->p, l->n, l->cap, text);
@@ -69,7 +69,7 @@ static void fill_defaults(Arena *a, const OptRow *rows, size_t n_rows, void *out
     if (r->kind == OPT_FLAG) *(bool *)at = false;
     if (r->kind == OPT_INT) *(int64_t *)at = OPT_INT_NONE;
     if (r->kind == OPT_FLOAT) *(double *)at = NAN;
-    if (r->kind == OPT_STR) *(const char **)at = NULL;
+    if (r->kind == OPT_STR || r->kind == OPT_OUT) *(const char **)at = NULL;
     if (r->kind == OPT_LIST) *(OptList *)at = (OptList){0};
     if (!r->deflt) continue;
     Err *e = store(a, r, r->field, r->deflt, out);
@@ -105,6 +105,13 @@ static const OptRow *find_long(const OptRow *rows, size_t n_rows, const char *na
   return NULL;
 }
 
+/* The value of an option that may stand alone: the next argument where it ends as the row says, so that an operand is not taken for it. */
+static const char *out_value(const OptRow *r, int argc, char **argv, int *i) {
+  const char *end = strrchr(r->arg, '.'), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+  size_t n = next ? strlen(next) : 0;
+  return end && n >= strlen(end) && !strcmp(next + n - strlen(end), end) ? argv[++*i] : "-";
+}
+
 /* One argument --name, --name=value, --no-name; *i moves on when the next argument is the value. */
 static Err *parse_long(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, int *i, void *out, OptRest *rest) {
   const char *arg = argv[*i], *eq = strchr(arg, '=');
@@ -122,6 +129,7 @@ static Err *parse_long(Arena *a, const OptRow *rows, size_t n_rows, int argc, ch
   if (!r) return unknown(a, rows, n_rows, arg, n);
   const char *name = spelled(a, r), *value = eq ? eq + 1 : NULL;
   if (r->kind == OPT_FLAG) return eq ? err_new(ERR_USAGE, "%s: takes no value, got '%s'", name, value) : store(a, r, name, NULL, out);
+  if (r->kind == OPT_OUT) return store(a, r, name, value ? value : out_value(r, argc, argv, i), out);
   if (!value && *i + 1 >= argc) return err_new(ERR_USAGE, "%s: expected %s after it", name, r->arg);
   return store(a, r, name, value ? value : argv[++*i], out);
 }
@@ -140,6 +148,10 @@ static Err *parse_short(Arena *a, const OptRow *rows, size_t n_rows, int argc, c
     const char *name = spelled(a, r);
     if (r->kind == OPT_FLAG) {
       TRY(store(a, r, name, NULL, out));
+      continue;
+    }
+    if (r->kind == OPT_OUT) {
+      TRY(store(a, r, name, c[1] ? "-" : out_value(r, argc, argv, i), out));
       continue;
     }
     if (!c[1] && *i + 1 >= argc) return err_new(ERR_USAGE, "%s: expected %s after it", name, r->arg);
@@ -169,7 +181,8 @@ void opt_help(FILE *f, const char *usage, const char *about, const OptRow *rows,
   if (n_rows) fputc('\n', f);
   for (size_t i = 0; i < n_rows; i++) {
     const OptRow *r = &rows[i];
-    char *left = arena_printf(a, "%s%s%s", spelled(a, r), r->kind == OPT_FLAG ? "" : " ", r->kind == OPT_FLAG ? "" : r->arg);
+    bool alone = r->kind == OPT_FLAG, may = r->kind == OPT_OUT;
+    char *left = arena_printf(a, "%s%s%s%s", spelled(a, r), alone ? "" : may ? " [" : " ", alone ? "" : r->arg, may ? "]" : "");
     fprintf(f, "  %c%c%c %-26s %s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ',' : ' ', left, r->help);
     if (r->deflt) fprintf(f, " (%s)", r->deflt);
     fputc('\n', f);

@@ -17,19 +17,21 @@ typedef enum OptKind {
   OPT_INT,    /* int64_t; 4k, 2m, 1g count in 1024s; lo <= value <= hi unless both are 0 */
   OPT_FLOAT,  /* double; lo <= value <= hi unless both are 0 */
   OPT_STR,    /* const char *, borrowed from argv */
-  OPT_LIST    /* OptList: given again, it adds */
+  OPT_LIST,   /* OptList: given again, it adds */
+  OPT_OUT     /* const char *: "-" where it stands alone; --name=FILE, and --name FILE where FILE ends as the row's arg does (FILE.json) */
 } OptKind;
 typedef struct OptList { const char **p; int n, cap; } OptList;
 typedef struct OptRow { const char *field; char letter; OptKind kind; const char *arg, *deflt; double lo, hi; const char *help; size_t offset; } OptRow;
 
 /* What a row without a default holds until the user says something. */
-#define OPT_INT_NONE INT64_MIN     /* INT; FLOAT holds NaN, STR NULL, FLAG false, LIST nothing */
+#define OPT_INT_NONE INT64_MIN     /* INT; FLOAT holds NaN, STR and OUT NULL, FLAG false, LIST nothing */
 
 #define OPT_TYPE_FLAG  bool
 #define OPT_TYPE_INT   int64_t
 #define OPT_TYPE_FLOAT double
 #define OPT_TYPE_STR   const char *
 #define OPT_TYPE_LIST  OptList
+#define OPT_TYPE_OUT   const char *
 #define OPT_FIELD_(T, field, letter, kind, arg, deflt, lo, hi, help) OPT_TYPE_##kind field;
 #define OPT_ROW_(T, field, letter, kind, arg, deflt, lo, hi, help) {#field, letter, OPT_##kind, arg, deflt, lo, hi, help, offsetof(T, field)},
 #define OPT_DEFINE(T, ROWS)                         \

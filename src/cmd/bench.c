@@ -1,46 +1,23 @@
-/* `lumen bench MODEL`: how fast this machine reads a prompt and makes tokens, beside the speed at which it can read memory at all. The ids are
-   pseudo-random: what they say does not change the work. The model's files are read once before anything is timed, so a cold disk does not
-   count; what that took is taken off first_token_ms. */
+/* `lumen bench MODEL`: how fast this machine reads a prompt and makes tokens, and how near that is to what it can do: its arithmetic and its
+   memory are measured in every round, the work is counted from the kernels' statements. The ids are pseudo-random: what they say does not
+   change the work. The model's files are read once before anything is timed, so a cold disk does not count; what that took is taken off
+   first_token_ms. Of several rounds each phase shows its median. */
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "cmd/cmd.h"
-#include "cmd/model_opts.h"
-#include "dev/dev.h"
+#include "cmd/bench.h"
 #include "run/run.h"
 
-#define BENCH_ROWS(X, T)                                                                                    \
-  X(T, prompt, 'p', INT, "N", "512", 1, 1 << 30, "tokens of the prompt")                                    \
-  X(T, generate, 'g', INT, "N", "64", 1, 1 << 30, "tokens generated after it")                              \
-  X(T, batch, 'b', INT, "N", "1", 1, 4096, "sequences; their tokens are generated in common steps")         \
-  X(T, json, 'j', FLAG, "", NULL, 0, 0, "print JSON")                                                       \
-  MODEL_OPT_ROWS(X, T)
-OPT_DEFINE(BenchOpts, BENCH_ROWS)
-enum { SHORT_PROMPT = 16 };
+static const OptRow BenchOpts_rows[] = {BENCH_ROWS(OPT_ROW_, BenchOpts)};
+enum { SHORT_PROMPT = 16, WATCHED_STEPS = 8 };
 
-typedef struct Speed { int64_t n_tokens, t_ns, cpu_ns; } Speed; /* cpu_ns: of all threads, waiting included where they spin */
-typedef struct Bench {
-  const BenchOpts *o;
-  Model *m;
-  Seq **seq;               /* [batch] */
-  int32_t *last;           /* [batch] the token each sequence takes next */
-  Speed prefill, decode;
-  int64_t first_token_ns;  /* from the start of the process, less warming */
-  size_t rss_bytes, read_bytes;
-  double read_bytes_per_s;
-} Bench;
-
-static double per_second(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
 static int64_t cpu_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
-static double ms(int64_t t_ns) { return (double)t_ns * 1e-6; }
-
 /* Reads the model's files so that they are in memory. */
 static Err *warm(Arena *a, const char *path) {
   enum { CHUNK = 1 << 20 };
@@ -57,41 +34,6 @@ static Err *warm(Arena *a, const char *path) {
   return NULL;
 }
 
-/* ---- the speed of memory ---- */
-typedef struct Reader { const uint64_t *p; size_t n; uint64_t sum[64]; } Reader; /* one sum each for up to 64 threads, so that reading is not idle */
-
-static void read_part(void *ctx, int thread, int n_threads) {
-  Reader *r = ctx;
-  int64_t begin, end;
-  dev_split((int64_t)r->n, 8, thread, n_threads, &begin, &end);
-  uint64_t s[8] = {0};
-  for (int64_t i = begin; i + 8 <= end; i += 8)
-    for (int k = 0; k < 8; k++) s[k] += r->p[i + k];
-  r->sum[thread % 64] = s[0] ^ s[1] ^ s[2] ^ s[3] ^ s[4] ^ s[5] ^ s[6] ^ s[7];
-}
-
-/* Bytes per second that n_threads read from n_bytes, again and again: the best of several passes. */
-static Err *read_speed(int n_threads, size_t n_bytes, double *out) {
-  DevPool *pool;
-  Pages pages;
-  TRY(dev_pool_new(n_threads, &pool));
-  Err *e = os_pages_alloc(n_bytes, &pages);
-  if (!e) {
-    Reader r = {(const uint64_t *)(const void *)pages.p, n_bytes / sizeof(uint64_t), {0}};
-    memset(pages.p, 1, n_bytes);
-    int64_t best = INT64_MAX;
-    for (int i = 0; i < 5; i++) {
-      int64_t t = os_now_ns();
-      dev_pool_run(pool, read_part, &r);
-      best = MIN(best, os_now_ns() - t);
-    }
-    *out = per_second((double)n_bytes, best);
-    os_pages_free(&pages);
-  }
-  dev_pool_free(pool);
-  return e;
-}
-
 /* ---- the model ---- */
 
 static int32_t some_token(const Bench *b, int64_t sequence, int64_t position) {
@@ -104,12 +46,12 @@ static int32_t best_token(const float *logits, int64_t n) {
   return (int32_t)best;
 }
 
-/* Sequence number i reads n tokens, and the last one's logits give its next token. */
-static Err *prefill(Bench *b, int i, int64_t n) {
+/* Sequence number i reads tokens until it holds n, and the last one's logits give its next token. */
+static Err *read_until(Bench *b, int i, int64_t n) {
   int chunk = model_chunk(b->m);
   int32_t *ids = malloc((size_t)chunk * sizeof *ids);
   Err *e = ids ? NULL : err_new(ERR_MEMORY, "%d token ids", chunk);
-  for (int64_t at = 0; !e && at < n; at += chunk) {
+  for (int64_t at = seq_n_tokens(b->seq[i]); !e && at < n; at += chunk) {
     int n_now = (int)MIN((int64_t)chunk, n - at);
     const float *logits;
     int64_t stride;
@@ -121,11 +63,11 @@ static Err *prefill(Bench *b, int i, int64_t n) {
   return e;
 }
 
-static Err *decode(Bench *b, Arena *a) {
+static Err *generate(Bench *b, Arena *a, int64_t n_steps) {
   int n = (int)b->o->batch;
   StepPart *part = ARENA_ARRAY(a, StepPart, (size_t)n);
   for (int i = 0; i < n; i++) part[i] = (StepPart){b->seq[i], &b->last[i], 1, 1};
-  for (int64_t t = 0; t < b->o->generate; t++) {
+  for (int64_t t = 0; t < n_steps; t++) {
     const float *logits;
     int64_t stride;
     TRY(model_step(b->m, part, n, &logits, &stride));
@@ -134,84 +76,139 @@ static Err *decode(Bench *b, Arena *a) {
   return NULL;
 }
 
-static Err *measure(Bench *b, Arena *a, int64_t warm_ns) {
+/* Every sequence holds as many tokens as decoding is measured after. */
+static Err *fill_context(Bench *b) {
+  for (int i = 0; i < b->o->batch; i++) {
+    seq_truncate(b->seq[i], MIN(seq_n_tokens(b->seq[i]), b->context));
+    TRY(read_until(b, i, b->context));
+  }
+  return NULL;
+}
+
+static Err *one_round(Bench *b, Arena *a, BenchRound *r) {
+  int n = (int)b->o->batch;
+  for (int i = 0; i < n; i++) seq_truncate(b->seq[i], 0);
+  int64_t t = os_now_ns(), cpu = cpu_now_ns();
+  for (int i = 0; i < n; i++) TRY(read_until(b, i, b->o->prompt));
+  r->speed[0] = (BenchSpeed){n * b->o->prompt, os_now_ns() - t, cpu_now_ns() - cpu};
+  TRY(fill_context(b));
+  t = os_now_ns(), cpu = cpu_now_ns();
+  TRY(generate(b, a, b->o->generate));
+  r->speed[1] = (BenchSpeed){n * b->o->generate, os_now_ns() - t, cpu_now_ns() - cpu};
+  if (!b->rss_bytes) b->rss_bytes = os_peak_rss_bytes(); /* before the peak's memory, which is not the model's */
+  return model_peak(b->m, &r->peak);
+}
+
+/* ---- kernels ---- */
+static void keep_phase(Bench *b, int phase, bool several) {
+  const ModelSpent *s = model_spent(b->m, several);
+  BenchPhase *p = &b->phase[phase];
+  *p = (BenchPhase){.row = ARENA_ARRAY(b->arena, ModelSpentRow, s->n + 1), .n = s->n, .n_tokens = s->n_tokens, .t_ns = s->t_ns};
+  for (int i = 0; i < s->n; i++) {
+    const ModelSpentRow *r = &s->row[i];
+    p->row[i] = *r;
+    p->int_ops += r->int_ops;
+    p->f32_ops += r->f32_ops;
+    p->n_bytes += r->weight_bytes + r->state_bytes;
+  }
+}
+
+/* A pass of its own, so that watching costs the figures nothing: one prompt and a few steps of decoding, kernel by kernel. */
+static Err *watch(Bench *b, Arena *a) {
+  for (int i = 0; i < b->o->batch; i++) seq_truncate(b->seq[i], 0);
+  model_spent_watch(b->m, true);
+  TRY(read_until(b, 0, b->o->prompt));
+  keep_phase(b, 0, model_spent(b->m, true)->n_steps > 0);
+  TRY(fill_context(b));
+  model_spent_watch(b->m, true);
+  TRY(generate(b, a, MIN(b->o->generate, (int64_t)WATCHED_STEPS)));
+  keep_phase(b, 1, false);
+  model_spent_watch(b->m, false);
+  return NULL;
+}
+
+static int by_speed(const void *x, const void *y) {
+  double a = *(const double *)x, b = *(const double *)y;
+  return a < b ? -1 : a > b;
+}
+
+/* The round whose speed is the median, of an even number the lower; the best one where asked for. */
+static const BenchRound *round_of(const Bench *b, int phase) {
+  double *v = ARENA_ARRAY(b->arena, double, (size_t)b->o->rounds);
+  for (int i = 0; i < b->o->rounds; i++) v[i] = cmd_bench_rate((double)b->round[i].speed[phase].n_tokens, b->round[i].speed[phase].t_ns);
+  double *sorted = ARENA_ARRAY(b->arena, double, (size_t)b->o->rounds);
+  memcpy(sorted, v, (size_t)b->o->rounds * sizeof *v);
+  qsort(sorted, (size_t)b->o->rounds, sizeof *v, by_speed);
+  double want = sorted[b->o->best ? b->o->rounds - 1 : (b->o->rounds - 1) / 2];
+  int i = 0;
+  while (v[i] < want || v[i] > want) i++;
+  return &b->round[i];
+}
+
+static Err *measure(Bench *b, int64_t warm_ns) {
   int n = (int)b->o->batch;
   for (int i = 0; i < n; i++) TRY(seq_new(b->m, &b->seq[i]));
-  TRY(prefill(b, 0, MIN((int64_t)SHORT_PROMPT, model_context(b->m))));
+  TRY(read_until(b, 0, SHORT_PROMPT));
   b->first_token_ns = os_now_ns() - os_process_start_ns() - warm_ns;
-  seq_truncate(b->seq[0], 0);
-  int64_t t = os_now_ns(), cpu = cpu_now_ns();
-  for (int i = 0; i < n; i++) TRY(prefill(b, i, b->o->prompt));
-  b->prefill = (Speed){n * b->o->prompt, os_now_ns() - t, cpu_now_ns() - cpu};
-  t = os_now_ns(), cpu = cpu_now_ns();
-  TRY(decode(b, a));
-  b->decode = (Speed){n * b->o->generate, os_now_ns() - t, cpu_now_ns() - cpu};
-  b->rss_bytes = os_peak_rss_bytes();
-  /* As much memory as a step's weights, so that a model that fits a cache is held against that cache. */
-  b->read_bytes = (size_t)MIN(MAX(model_bytes_per_token(b->m), (int64_t)16 << 20), (int64_t)2 << 30);
-  return read_speed(model_n_threads(b->m), b->read_bytes, &b->read_bytes_per_s);
+  for (int i = 0; i < b->o->rounds; i++) {
+    Arena *a = arena_new("round");
+    Err *e = one_round(b, a, &b->round[i]);
+    arena_free(a);
+    TRY(e);
+  }
+  for (int p = 0; p < 2; p++) b->of[p] = round_of(b, p);
+  Arena *a = arena_new("round");
+  Err *e = watch(b, a);
+  arena_free(a);
+  return e;
 }
 
-/* Percent of the measured reading speed that decoding reads weights at: once per step, whatever the batch. */
-static double bandwidth_percent(const Bench *b) {
-  double used = per_second((double)model_bytes_per_token(b->m) * (double)b->o->generate, b->decode.t_ns);
-  return b->read_bytes_per_s > 0 ? 100 * used / b->read_bytes_per_s : 0;
+/* ---- other processes ---- */
+/* Seconds all processors worked since the system started, and how many processors there are; false where the system does not say. */
+static bool busy_seconds(double *busy, int *n_cpus) {
+  FILE *f = fopen("/proc/stat", "r");
+  char line[256];
+  long long t[8] = {0};
+  bool ok = f && fgets(line, sizeof line, f) && sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) == 8;
+  if (f) fclose(f);
+  *busy = (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]) / (double)sysconf(_SC_CLK_TCK);
+  *n_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  return ok;
 }
 
-/* ---- telling ---- */
-
-static json_t *speed_json(const Speed *s) {
-  return json_pack("{s:I, s:f, s:f, s:f}", "tokens", (json_int_t)s->n_tokens, "seconds", (double)s->t_ns * 1e-9, "cpu_seconds", (double)s->cpu_ns * 1e-9, "tokens_per_second", per_second((double)s->n_tokens, s->t_ns));
+typedef struct Quiet { double busy, own; int64_t t; bool known; } Quiet;
+static Quiet quiet_now(void) {
+  Quiet q = {.t = os_now_ns(), .own = (double)cpu_now_ns() * 1e-9};
+  int n;
+  q.known = busy_seconds(&q.busy, &n);
+  return q;
 }
 
-static void print_json(const Bench *b, const char *name) {
-  const ModelTimes *t = model_times(b->m);
-  json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:I}", "model", name, "target", model_target(b->m), "precision", model_precision(b->m),
-                        "threads", model_n_threads(b->m), "batch", (json_int_t)b->o->batch, "prefill", speed_json(&b->prefill), "decode", speed_json(&b->decode),
-                        "compile_ms", ms(t->compile_ns), "open_ms", ms(t->open_ns), "pack_ms", ms(t->pack_ns), "first_token_ms", ms(b->first_token_ns),
-                        "peak_rss_bytes", (json_int_t)b->rss_bytes);
-  json_t *more = json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:f}", "kernels", t->n_kernels, "code_bytes", (json_int_t)t->code_bytes,
-                           "weight_bytes", (json_int_t)t->weight_bytes, "packed_bytes", (json_int_t)t->packed_bytes, "state_bytes", (json_int_t)t->state_bytes,
-                           "huge_bytes", (json_int_t)t->huge_bytes, "context", (json_int_t)model_context(b->m), "chunk", model_chunk(b->m),
-                           "bytes_per_token", (json_int_t)model_bytes_per_token(b->m), "read_test_bytes", (json_int_t)b->read_bytes,
-                           "read_bytes_per_second", b->read_bytes_per_s);
-  CHECK(o && more, "bench: no JSON");
-  json_object_set_new(json_object_get(o, "decode"), "read_bandwidth_percent", json_real(bandwidth_percent(b)));
-  json_object_update(o, more);
-  json_decref(more);
-  json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
-  putchar('\n');
-  json_decref(o);
+/* Percent of all processors that others used since; below 0: not known. */
+static double others_percent(const Quiet *since) {
+  Quiet q = quiet_now();
+  double n = (double)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), seconds = (double)(q.t - since->t) * 1e-9;
+  if (!since->known || !q.known || !(seconds > 0)) return -1;
+  return MAX(0, 100 * (q.busy - since->busy - (q.own - since->own)) / (seconds * n));
 }
 
-static void print_text(const Bench *b, const char *name) {
-  const ModelTimes *t = model_times(b->m);
-  printf("%s: %s, %s, %d thread%s, batch %lld\n\n", name, model_target(b->m), model_precision(b->m), model_n_threads(b->m), model_n_threads(b->m) == 1 ? "" : "s", (long long)b->o->batch);
-  printf("  %-14s %8lld tokens %9.3f s %10.1f tokens/s\n", "prefill", (long long)b->prefill.n_tokens, (double)b->prefill.t_ns * 1e-9, per_second((double)b->prefill.n_tokens, b->prefill.t_ns));
-  printf("  %-14s %8lld tokens %9.3f s %10.1f tokens/s\n", "decode", (long long)b->decode.n_tokens, (double)b->decode.t_ns * 1e-9, per_second((double)b->decode.n_tokens, b->decode.t_ns));
-  printf("  %-14s %.0f%% of %.1f GB/s (weights of %.1f MB, read once a step)\n", "bandwidth", bandwidth_percent(b), b->read_bytes_per_s * 1e-9, (double)model_bytes_per_token(b->m) * 1e-6);
-  printf("  %-14s %.0f ms (opening %.0f, %d kernels of %.1f KB %.0f, packing %.0f)\n", "first token", ms(b->first_token_ns), ms(t->open_ns), t->n_kernels,
-         (double)t->code_bytes / 1024, ms(t->compile_ns), ms(t->pack_ns));
-  printf("  %-14s %.1f MB at most (weights %.1f, packed %.1f, state %.1f, on huge pages %.1f)\n", "memory", (double)b->rss_bytes * 1e-6, (double)t->weight_bytes * 1e-6,
-         (double)t->packed_bytes * 1e-6, (double)t->state_bytes * 1e-6, (double)t->huge_bytes * 1e-6);
-}
-
+/* ---- the command ---- */
 static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
-  Bench b = {.o = o, .seq = ARENA_ARRAY(a, Seq *, (size_t)o->batch), .last = ARENA_ARRAY(a, int32_t, (size_t)o->batch)};
+  Bench b = {.o = o, .arena = a, .name = name, .seq = ARENA_ARRAY(a, Seq *, (size_t)o->batch), .last = ARENA_ARRAY(a, int32_t, (size_t)o->batch),
+             .round = ARENA_ARRAY(a, BenchRound, (size_t)o->rounds)};
   ModelOptions options = MODEL_OPTIONS(o);
   const char *path;
-  if (!options.context) options.context = o->prompt + o->generate; /* no memory beyond what is measured; enough for a short prompt too */
-  options.context = MAX(options.context, (int64_t)SHORT_PROMPT);
-  if (options.context < o->prompt + o->generate)
-    return err_new(ERR_USAGE, "--context: %lld, expected at least %lld for the prompt and what is generated", (long long)options.context, (long long)(o->prompt + o->generate));
+  b.context = o->context ? o->context : o->prompt;
+  options.context = MAX(MAX(o->prompt, b.context + o->generate), (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(cmd_model_locate(a, name, &path));
   int64_t t = os_now_ns();
   TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;
   TRY(model_open(path, &options, &b.m));
-  Err *e = measure(&b, a, warm_ns);
-  if (!e && o->json) print_json(&b, name);
-  else if (!e) print_text(&b, name);
+  Quiet q = quiet_now();
+  Err *e = measure(&b, warm_ns);
+  b.others = others_percent(&q);
+  if (!e) e = cmd_bench_tell(&b);
   for (int i = 0; i < o->batch; i++) seq_free(b.seq[i]);
   model_close(b.m);
   return e;

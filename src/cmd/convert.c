@@ -1,15 +1,18 @@
-/* `lumen convert IN OUT.gguf --quant F`: the tensors of a model in another storage format. Tensors go through memory in pieces, every thread
-   decoding and encoding its own; metadata is copied. In: a GGUF file. Out: a GGUF file, under its name only when it is whole. */
+/* `lumen convert IN OUT.gguf --quant F`: a model as a GGUF file, its tensors in another storage format. Tensors go through memory in pieces, every thread
+   decoding and encoding its own; what was read of the input is let go of. In: a GGUF file, whose metadata is copied, or a Hugging Face folder, of which
+   model/export.h says what a GGUF file would. Out: a GGUF file, under its name only when it is whole. */
 #include <fnmatch.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/formats.h"
+#include "model/export.h"
 
 #define CONVERT_ROWS(X, T)                                                                                                  \
-  X(T, quant, 0, STR, "F", NULL, 0, 0, "the format of tensors of two or more dimensions, as its text calls it")               \
+  X(T, quant, 0, STR, "F", NULL, 0, 0, "the format of tensors of two or more dimensions, as its text calls it; without it they stay as they are")               \
   X(T, keep, 0, LIST, "GLOB=F", NULL, 0, 0, "tensors whose name fits GLOB get F instead; `GLOB=` leaves them as they are; the first that fits counts") \
   X(T, threads, 't', INT, "N", "0", 0, 1024, "threads; 0: as many as this process may use")                                   \
   X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress bar")                                                                   \
@@ -17,11 +20,14 @@
 OPT_DEFINE(ConvertOpts, CONVERT_ROWS)
 enum { PIECE_ELEMS = 1 << 17, MAX_FORMATS = 64 };
 
-typedef struct Recode { const FileTensor *from; FormatForm *in, *out; const Kern *decode, *encode; } Recode; /* in == out: bytes are copied */
+/* row: row r of what is written is row row[r] of what is read; NULL: as they come. in == out: bytes are copied. fixed: stays as it is, whatever is asked. */
+typedef struct Recode { const FileTensor *from; const int32_t *row; bool fixed; FormatForm *in, *out; const Kern *decode, *encode; } Recode;
 typedef struct Convert {
   Arena *a; Module *m; Kerns *kerns; DevPool *pool;
   FormatForm *form[MAX_FORMATS]; int n_forms;
-  Recode *tensor; FileOut *file_out;
+  Recode *tensor; FileOut *file_out; int n_tensors;
+  const Weights *in; ModelExport *folder;   /* folder: NULL where the input is a GGUF file */
+  int n_whole;                    /* tensors whose rows are not whole blocks of --quant */
   int64_t scratch_bytes;          /* of a thread */
   uint8_t *scratch, *buffer;
   int64_t done_bytes, all_bytes; int64_t drawn_ns;
@@ -45,18 +51,18 @@ static Err *form_of(Convert *c, const char *name, FormatForm **out) {
 }
 
 /* ---- which tensor becomes what ------------------------------------------------------------------------------------- */
-static const char *wanted(const ConvertOpts *o, const FileTensor *t, bool *by_name) {
+static const char *wanted(const ConvertOpts *o, const Recode *r, bool *by_name) {
+  const FileTensor *t = r->from;
   *by_name = true;
   for (int i = 0; i < o->keep.n; i++) {
     const char *eq = strrchr(o->keep.p[i], '=');
     char glob[256];
-    if (!eq || (size_t)(eq - o->keep.p[i]) >= sizeof glob) continue; /* told before */
     memcpy(glob, o->keep.p[i], (size_t)(eq - o->keep.p[i]));
     glob[eq - o->keep.p[i]] = 0;
     if (!fnmatch(glob, t->name, 0)) return eq[1] ? eq + 1 : t->format;
   }
   *by_name = false;
-  return t->n_dims >= 2 ? o->quant : t->format;
+  return o->quant && t->n_dims >= 2 && !r->fixed ? o->quant : t->format;
 }
 
 static Err *check_keeps(const ConvertOpts *o) {
@@ -67,18 +73,18 @@ static Err *check_keeps(const ConvertOpts *o) {
   return NULL;
 }
 
-static Err *plan_tensor(Convert *c, const ConvertOpts *o, const FileTensor *t, Recode *r, FileOut *w, int *n_whole) {
+static Err *plan_tensor(Convert *c, const ConvertOpts *o, Recode *r, FileOut *w) {
+  const FileTensor *t = r->from;
   bool by_name;
   if (!t->format || !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: %s: no format text has this number", t->name, t->type);
   if (t->n_dims < 1 || t->n_dims > 4) return err_new(ERR_UNSUPPORTED, "tensor %s: %d dimensions, expected 1 to 4", t->name, t->n_dims);
-  const char *name = wanted(o, t, &by_name);
-  *r = (Recode){.from = t};
+  const char *name = wanted(o, r, &by_name);
   TRY(form_of(c, t->format, &r->in));
   TRY(form_of(c, name, &r->out));
   if (t->dim[t->n_dims - 1] % r->out->decl->block) {
     if (by_name) return err_new(ERR_SHAPE, "tensor %s: rows of %lld are not whole blocks of %lld, which %s has", t->name, (long long)t->dim[t->n_dims - 1], (long long)r->out->decl->block, name);
     r->out = r->in;
-    ++*n_whole;
+    c->n_whole++;
   }
   if (r->out->decl->gguf_id < 0) return err_new(ERR_UNSUPPORTED, "format %s: its text gives no number for GGUF files (: gguf N)", r->out->decl->name);
   if (r->in != r->out) {
@@ -108,16 +114,28 @@ static FileKv *metadata(Convert *c, const Weights *w, int *n) {
 }
 
 /* ---- work ---------------------------------------------------------------------------------------------------------- */
+/* Elements [first, first + n) of what is written, as floats. Both bounds are whole blocks; rows are too. */
+static void decode_piece(const Recode *r, int64_t first, int64_t n, float *x) {
+  int64_t block = r->in->decl->block, bytes = r->in->decl->n_bytes, in_row = r->row ? r->from->dim[r->from->n_dims - 1] : 0;
+  if (r->row && r->from->n_dims > 2) in_row = r->from->n_elems / r->from->dim[0];
+  for (int64_t at = first, end = first + n, to; at < end; at = to) {
+    int64_t from = at;
+    to = r->row ? MIN(end, (at / in_row + 1) * in_row) : end;
+    if (r->row) from = r->row[at / in_row] * in_row + at % in_row;
+    kern_decode_blocks(r->decode, r->in, r->from->p + from / block * bytes, (to - at) / block, x + (at - first));
+  }
+}
+
 static void recode_thread(void *ctx, int thread, int n_threads) {
   Convert *c = ctx;
   const Recode *r = c->now;
-  int64_t a, b, in_block = r->in->decl->block, out_block = r->out->decl->block, out_bytes = r->out->decl->n_bytes;
+  int64_t a, b, out_block = r->out->decl->block, out_bytes = r->out->decl->n_bytes;
   uint8_t *scratch = c->scratch + thread * (c->scratch_bytes + c->piece * 4);
   float *x = (float *)(void *)(scratch + c->scratch_bytes);
   (void)n_threads;
   while (dev_claim(&c->claim, 1, c->n_pieces, &a, &b)) {
     int64_t first = c->first + a * c->piece, n = MIN(c->piece, c->end - first);
-    kern_decode_blocks(r->decode, r->in, r->from->p + first / in_block * r->in->decl->n_bytes, n / in_block, x);
+    decode_piece(r, first, n, x);
     kern_encode_blocks(r->encode, r->out, x, n / out_block, c->buffer + a * (c->piece / out_block * out_bytes), scratch);
   }
 }
@@ -135,19 +153,29 @@ static void draw(Convert *c, bool last) {
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
-static Err *write_tensor(Convert *c, FileWriter *w, const Recode *r) {
+/* The input's pages under what is done are let go of: the model is never in memory as a whole. */
+static Err *advance(Convert *c, const Recode *r, size_t at, size_t n_bytes) {
+  if (!r->row && !r->fixed) os_drop_file_pages(r->from->p + at, n_bytes);
+  c->done_bytes += (int64_t)n_bytes;
+  draw(c, false);
+  return interrupted ? err_new(ERR_CANCELLED, "interrupted") : NULL;
+}
+
+static Err *copy_tensor(Convert *c, FileWriter *w, const Recode *r) {
   const FileTensor *t = r->from;
-  int64_t out_block = r->out->decl->block, step = r->in->decl->block / gcd(r->in->decl->block, out_block * ENCODE_TILE) * out_block * ENCODE_TILE;
-  int n_threads = dev_pool_n_threads(c->pool);
-  if (r->in == r->out) {
-    for (size_t at = 0; at < t->n_bytes; at += 1 << 24) {
-      TRY(file_gguf_append(w, t->p + at, MIN(t->n_bytes - at, (size_t)1 << 24)));
-      c->done_bytes += (int64_t)MIN(t->n_bytes - at, (size_t)1 << 24);
-      draw(c, false);
-      if (interrupted) return err_new(ERR_CANCELLED, "interrupted");
-    }
-    return NULL;
+  size_t step = r->row ? t->n_bytes / (size_t)t->dim[0] : (size_t)1 << 24;
+  for (size_t at = 0, i = 0; at < t->n_bytes; at += step, i++) {
+    size_t n = MIN(t->n_bytes - at, step);
+    TRY(file_gguf_append(w, t->p + (r->row ? (size_t)r->row[i] * step : at), n));
+    TRY(advance(c, r, at, n));
   }
+  return NULL;
+}
+
+static Err *recode_tensor(Convert *c, FileWriter *w, const Recode *r) {
+  const FileTensor *t = r->from;
+  int64_t in_block = r->in->decl->block, out_block = r->out->decl->block, step = in_block / gcd(in_block, out_block * ENCODE_TILE) * out_block * ENCODE_TILE;
+  int n_threads = dev_pool_n_threads(c->pool);
   c->now = r;
   c->piece = step >= PIECE_ELEMS ? step : PIECE_ELEMS / step * step;
   int64_t window = c->piece * 4 * n_threads;
@@ -162,58 +190,106 @@ static Err *write_tensor(Convert *c, FileWriter *w, const Recode *r) {
     atomic_store(&c->claim.next, 0);
     dev_pool_run(c->pool, recode_thread, c);
     TRY(file_gguf_append(w, c->buffer, (size_t)((c->end - c->first) / out_block * r->out->decl->n_bytes)));
-    c->done_bytes += (int64_t)((double)t->n_bytes * (double)(c->end - c->first) / (double)t->n_elems);
-    draw(c, false);
-    if (interrupted) return err_new(ERR_CANCELLED, "interrupted");
+    TRY(advance(c, r, (size_t)(c->first / in_block * r->in->decl->n_bytes), (size_t)((c->end - c->first) / in_block * r->in->decl->n_bytes)));
   }
   return NULL;
 }
 
-static Err *write_file(Convert *c, const Weights *in, const char *path) {
-  FileWriter *w;
-  int n_kvs;
-  FileKv *kv = metadata(c, in, &n_kvs);
-  TRY(file_gguf_create(path, kv, n_kvs, c->file_out, in->n_tensors, &w));
-  for (int i = 0; i < in->n_tensors; i++) {
-    Err *e = write_tensor(c, w, &c->tensor[i]);
-    if (!e) continue;
-    file_gguf_drop(w);
-    return e;
-  }
+static Err *write_tensor(Convert *c, FileWriter *w, const Recode *r) {
+  TRY(r->in == r->out ? copy_tensor(c, w, r) : recode_tensor(c, w, r));
+  if (r->row && !r->fixed) os_drop_file_pages(r->from->p, r->from->n_bytes);
+  return NULL;
+}
+
+static Err *write_tensors(Convert *c, FileWriter *w) {
+  for (int i = 0; i < c->n_tensors; i++) TRY(write_tensor(c, w, &c->tensor[i]));
   draw(c, true);
+  return NULL;
+}
+
+static Err *write_file(Convert *c, const char *path) {
+  FileWriter *w;
+  int n_kvs = c->folder ? c->folder->n_kvs : 0;
+  const FileKv *kv = c->folder ? c->folder->kv : metadata(c, c->in, &n_kvs);
+  TRY(file_gguf_create(path, kv, n_kvs, c->file_out, c->n_tensors, &w));
+  Err *e = write_tensors(c, w);
   if (c->bar) fputc('\n', stderr);
-  return file_gguf_finish(w);
+  if (!e) return file_gguf_finish(w);
+  file_gguf_drop(w);
+  return e;
+}
+
+/* ---- the input ----------------------------------------------------------------------------------------------------- */
+static Err *open_input(Convert *c, const ConvertOpts *o, const char *path, Weights **file) {
+  bool folder = os_is_dir(path);
+  if (folder) {
+    TRY(model_export_open(path, o->std, &c->folder));
+    c->in = c->folder->from;
+  } else {
+    TRY(file_weights_open(c->a, path, cmd_format_of, c->m, file));
+    c->in = *file;
+    if (strncmp(c->in->container, "GGUF", 4)) return err_new(ERR_UNSUPPORTED, "%s: is %s, expected a GGUF file or a model's folder with config.json", path, c->in->container);
+    if (!o->quant && !o->keep.n) return err_new(ERR_USAGE, "--quant is missing: %s is a GGUF file already", path);
+  }
+  c->n_tensors = folder ? c->folder->n_tensors : c->in->n_tensors;
+  c->tensor = ARENA_ARRAY(c->a, Recode, c->n_tensors + 1);
+  c->file_out = ARENA_ARRAY(c->a, FileOut, c->n_tensors + 1);
+  for (int i = 0; i < c->n_tensors; i++) {
+    const ExportTensor *x = folder ? &c->folder->tensor[i] : NULL;
+    c->tensor[i] = x ? (Recode){.from = &x->t, .row = x->row, .fixed = x->fixed} : (Recode){.from = &c->in->tensor[i]};
+  }
+  return NULL;
+}
+
+/* What is found before hours of work, not after. */
+static Err *check_output(const Convert *c, const char *to) {
+  struct stat out, in;
+  if (os_is_dir(to)) return err_new(ERR_USAGE, "%s: is a folder, expected the file to write", to);
+  for (int i = 0; !stat(to, &out) && i < c->in->n_files; i++)
+    if (!stat(c->in->file[i], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return err_new(ERR_USAGE, "%s: is the model to read, expected another file to write", to);
+  return NULL;
+}
+
+static void tell(const Convert *c, const ConvertOpts *o, const char *to, int64_t t_ns) {
+  double out_bytes = 0, s = (double)t_ns * 1e-9;
+  if (o->quiet) return;
+  for (int i = 0; i < c->n_tensors; i++) out_bytes += (double)c->file_out[i].n_bytes;
+  if (c->folder && c->folder->n_left_out)
+    fprintf(stderr, "lumen: left out %d tensor%s that the model's text does not name: %s%s\n", c->folder->n_left_out, c->folder->n_left_out == 1 ? "" : "s", c->folder->left_out[0], c->folder->n_left_out == 1 ? "" : ", ..");
+  if (c->n_whole)
+    fprintf(stderr, "lumen: %d tensor%s stayed as they were: their rows are not whole blocks of %s\n", c->n_whole, c->n_whole == 1 ? "" : "s", o->quant);
+  fprintf(stderr, "lumen: %s: %d tensors, %.1f MB of weights from %.1f MB, in %.1f s\n", to, c->n_tensors, out_bytes * 1e-6, (double)c->all_bytes * 1e-6, s);
 }
 
 static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, const char *to) {
   const char *path;
-  Weights *in;
-  int n_whole = 0;
+  Weights *file = NULL;
+  FormatForm *quant;
+  int64_t t0 = os_now_ns();
   TRY(check_keeps(o));
   TRY(lang_std_load(c->a, o->std, &c->m));
-  FormatForm *quant;
-  TRY(form_of(c, o->quant, &quant));
+  if (o->quant) TRY(form_of(c, o->quant, &quant));
   TRY(cmd_model_locate(c->a, from, &path));
-  TRY(file_weights_open(c->a, path, cmd_format_of, c->m, &in));
-  Err *e = strncmp(in->container, "GGUF", 4) ? err_new(ERR_UNSUPPORTED, "%s: is %s, expected GGUF", path, in->container) : NULL;
-  c->tensor = ARENA_ARRAY(c->a, Recode, in->n_tensors + 1);
-  c->file_out = ARENA_ARRAY(c->a, FileOut, in->n_tensors + 1);
-  for (int i = 0; i < in->n_tensors && !e; i++) e = plan_tensor(c, o, &in->tensor[i], &c->tensor[i], &c->file_out[i], &n_whole);
-  if (!e) e = write_file(c, in, to);
-  if (!e && n_whole && !o->quiet)
-    fprintf(stderr, "lumen: %d tensor%s stayed as they were: their rows are not whole blocks of %lld, which %s has\n", n_whole, n_whole == 1 ? "" : "s", (long long)quant->decl->block, o->quant);
-  file_weights_close(in);
+  Err *e = open_input(c, o, path, &file);
+  if (!e) e = check_output(c, to);
+  for (int i = 0; i < c->n_tensors && !e; i++) e = plan_tensor(c, o, &c->tensor[i], &c->file_out[i]);
+  if (!e) e = write_file(c, to);
+  if (!e) tell(c, o, to, os_now_ns() - t0);
+  model_export_close(c->folder);
+  file_weights_close(file);
   return e;
 }
 
 static Err *convert(Arena *a, const ConvertOpts *o, const char *from, const char *to) {
   Convert c = {.a = a, .bar = !o->quiet && isatty(STDERR_FILENO)};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
+  static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old[COUNT_OF(ends)];
+  signal(SIGXFSZ, SIG_IGN); /* a limit on files' sizes is an error of the write */
   TRY(kern_set_new(NULL, false, &c.kerns));
   Err *e = dev_pool_new(o->threads ? (int)o->threads : os_n_cpus(), &c.pool);
-  sigaction(SIGINT, &act, &old);
+  for (size_t i = 0; i < COUNT_OF(ends); i++) sigaction(ends[i], &act, &old[i]);
   if (!e) e = convert_open(&c, o, from, to);
-  sigaction(SIGINT, &old, NULL);
+  for (size_t i = 0; i < COUNT_OF(ends); i++) sigaction(ends[i], &old[i], NULL);
   free(c.scratch);
   free(c.buffer);
   dev_pool_free(c.pool);
@@ -228,7 +304,6 @@ int cmd_convert(int argc, char **argv) {
   int code = CMD_OK;
   if (cmd_options(a, ConvertOpts_rows, COUNT_OF(ConvertOpts_rows), argc, argv, &o, &rest, &code)) {
     if (rest.n_args != 2) code = cmd_misused(argv[0], "expected a model and the file to write, got %d operand%s", rest.n_args, rest.n_args == 1 ? "" : "s");
-    else if (!o.quant) code = cmd_misused(argv[0], "--quant is missing");
     else {
       Err *e = convert(a, &o, rest.arg[0], rest.arg[1]);
       if (e) code = cmd_fail(argv[0], e);

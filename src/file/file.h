@@ -55,6 +55,8 @@ typedef struct Weights {
 /* weights.c. A GGUF file (split ones by their first part), a .safetensors file, or a directory with config.json.
    Fails: ERR_NOT_FOUND, ERR_IO, ERR_FORMAT (names the field, what it says, what was expected), ERR_UNSUPPORTED. */
 Err *file_weights_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out);
+/* A view of what is in memory, as if a file had said it; the arrays' contents stay the caller's. Fails where a name is there twice. */
+Err *file_weights_of(Arena *a, const char *path, const char *container, const FileKv *kv, int n_kvs, const FileTensor *tensor, int n_tensors, Weights **out);
 void file_weights_close(Weights *w);                          /* unmaps; NULL is fine; the arena keeps the rest */
 
 /* Metadata. A getter fails with ERR_NOT_FOUND where the key is absent, ERR_FORMAT where its value is another kind or out of range. */

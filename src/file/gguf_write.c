@@ -1,8 +1,10 @@
 /* Writes GGUF version 3: metadata and tensors' descriptions first, then their bytes as they come, in the order of the descriptions. The file
    appears under its name only when it is whole. In: keys as a view holds them, tensors with known sizes. Out: a file our reader, and any other, takes. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 #include "file/priv.h"
 
@@ -58,6 +60,16 @@ static Err *put_head(FileWriter *w, const FileKv *kv, int n_kvs) {
   return pad(w);
 }
 
+/* One writer at a time: a second would write into the first's file. A part that nobody writes any more is written anew. */
+static Err *open_part(FileWriter *w) {
+  int fd = open(w->part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  bool mine = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
+  if (mine && !ftruncate(fd, 0) && (w->f = fdopen(fd, "wb"))) return NULL;
+  Err *e = fd >= 0 && !mine && errno == EWOULDBLOCK ? err_new(ERR_IO, "%s: is being written by another process", w->path) : err_new(ERR_IO, "%s: cannot be written: %s", w->part, strerror(errno));
+  if (fd >= 0) close(fd);
+  return e;
+}
+
 Err *file_gguf_create(const char *path, const FileKv *kv, int n_kvs, const FileOut *tensor, int n_tensors, FileWriter **out) {
   FileWriter *w = calloc(1, sizeof *w);
   size_t n = strlen(path);
@@ -70,8 +82,8 @@ Err *file_gguf_create(const char *path, const FileKv *kv, int n_kvs, const FileO
   w->tensor = tensor;
   w->n = n_tensors;
   w->left = n_tensors ? tensor[0].n_bytes : 0;
-  w->f = fopen(w->part, "wbe");
-  Err *e = w->f ? put_head(w, kv, n_kvs) : err_new(ERR_IO, "%s: cannot be written: %s", w->part, strerror(errno));
+  Err *e = open_part(w);
+  if (!e) e = put_head(w, kv, n_kvs);
   if (e) {
     file_gguf_drop(w);
     return e;
@@ -92,8 +104,8 @@ Err *file_gguf_append(FileWriter *w, const void *p, size_t n_bytes) {
 
 void file_gguf_drop(FileWriter *w) {
   if (!w) return;
+  if (w->f) unlink(w->part);
   if (w->f) fclose(w->f);
-  unlink(w->part);
   free(w->part);
   free(w->path);
   free(w);

@@ -113,6 +113,19 @@ Err *file_weights_index(Arena *a, Weights *w) {
   return err;
 }
 
+Err *file_weights_of(Arena *a, const char *path, const char *container, const FileKv *kv, int n_kvs, const FileTensor *tensor, int n_tensors, Weights **out) {
+  Weights *w = file_weights_new(a, path, container);
+  w->kv = ARENA_ARRAY(a, FileKv, (size_t)n_kvs + 1);
+  w->tensor = ARENA_ARRAY(a, FileTensor, (size_t)n_tensors + 1);
+  if (n_kvs) memcpy(w->kv, kv, (size_t)n_kvs * sizeof *kv);
+  if (n_tensors) memcpy(w->tensor, tensor, (size_t)n_tensors * sizeof *tensor);
+  w->n_kvs = n_kvs;
+  w->n_tensors = n_tensors;
+  TRY(file_weights_index(a, w));
+  *out = w;
+  return NULL;
+}
+
 typedef struct Span { const FileTensor *t; } Span;
 static int span_order(const void *x, const void *y) {
   const FileTensor *a = ((const Span *)x)->t, *b = ((const Span *)y)->t;

@@ -18,6 +18,7 @@ struct KernData {
   const TpPlan *plan; const Tp *tp; const Dag *dag;
   int64_t sym[KERN_MAX_SYMS];
   uint64_t rng;
+  const int32_t **ints;        /* by buffer, for KernEval */
   Band *buf, *packed;          /* by buffer; a raw weight's twin has the same blocks */
   Band *scratch; int n_scratch; size_t scratch_bytes;
   Job *job; int n_jobs;
@@ -65,7 +66,7 @@ static int64_t dim_value(const KernData *d, Dx x) {
 
 static int64_t row_len(const KernData *d, int buf) { /* elements that mean something */
   int64_t n = 1;
-  for (int i = 1; i < d->tp->buf[buf].n_dims; i++) n *= dim_value(d, d->tp->buf[buf].dim[i]);
+  for (int i = 1; i < d->tp->buf[buf].n_dims; i++) n *= tp_dim_elems(d->tp, &d->tp->buf[buf], i, d->sym);
   return n;
 }
 
@@ -129,6 +130,30 @@ static Err *fill_blocks(KernData *d, const FormatForm *f, uint8_t *p, int64_t n_
   return NULL;
 }
 
+/* Blocks of a state: where rows lie side by side, number by number. */
+static Err *fill_state(KernData *d, int buf) {
+  const TpBuf *t = &d->tp->buf[buf];
+  const FormatForm *f = t->blocks;
+  int64_t rows = tp_buf_rows(d->tp, buf, d->sym), stride = tp_row_elems(d->tp, buf), len = row_len(d, buf), n_blocks = rows * len / f->n_bytes;
+  int64_t side = t->block_dim + 1 < t->n_dims ? dim_value(d, t->dim[t->n_dims - 1]) : 1;
+  uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, n_blocks * f->n_bytes + 1);
+  TRY(fill_blocks(d, f, p, n_blocks));
+  for (int64_t m = 0; m < rows; m++) {
+    uint8_t *row = d->buf[buf].p + m * stride;
+    for (int64_t g = 0; g < len / f->n_bytes; g++) { /* block g: of row g % side in its group */
+      const uint8_t *from = p + (m * (len / f->n_bytes) + g) * f->n_bytes;
+      uint8_t *to = row + g / side * side * f->n_bytes;
+      for (int64_t at = 0; at < f->n_bytes; at += f->decl->n_bytes)
+        for (int k = 0; k < f->decl->n_fields; k++) {
+          const Field *fl = &f->decl->field[k];
+          int64_t es = ir_mem_bytes[dx_mem(fl->elt)];
+          for (int64_t i = 0; i < fl->count; i++) memcpy(to + (at + fl->offset + i * es) * side + g % side * es, from + at + fl->offset + i * es, (size_t)es);
+        }
+    }
+  }
+  return NULL;
+}
+
 /* Rows of several magnitudes, one of zeros: a group whose largest element is 0 is a case of its own when activations are quantized. */
 static void fill_floats(KernData *d, int buf) {
   static const float size[] = {1, 0.01f, 1, 50, 0, 1, 0.3f};
@@ -146,84 +171,33 @@ static void fill_floats(KernData *d, int buf) {
 }
 
 /* ---- integers that index ------------------------------------------------------------------------------------------- */
-typedef struct Eval { const KernData *d; int64_t axis[DX_MAX_AXES]; bool unknown; } Eval;
-
-static int64_t eval(Eval *e, Dx x);
-
-static int64_t eval_load(Eval *e, const DxNode *n) {
-  const KernData *d = e->d;
-  const TpBuf *t = &d->tp->buf[n->ival];
-  int64_t at = 0;
-  int32_t v = 0;
-  if (t->mem != IR_M_i32 || t->role != BUF_INPUT || n->n_args != 1) return e->unknown = true, 0;
-  at = eval(e, n->arg[0]);
-  if (at < 0 || at >= tp_buf_rows(d->tp, (int)n->ival, d->sym)) return e->unknown = true, 0;
-  memcpy(&v, d->buf[tp_root(d->tp, (int)n->ival)].p + 4 * at, 4);
-  return v;
+/* The integers of a run, by buffer. */
+static KernEval eval_of(const KernData *d) {
+  for (int b = 0; b < d->tp->n_bufs; b++) d->ints[b] = d->tp->buf[b].mem == IR_M_i32 && d->tp->buf[b].role == BUF_INPUT ? (const int32_t *)(const void *)d->buf[b].p : NULL;
+  return (KernEval){.tp = d->tp, .sym = d->sym, .ints = d->ints};
 }
 
-static int64_t eval_op(Eval *e, const DxNode *n) {
-  int64_t a = eval(e, n->arg[0]), b = n->n_args > 1 ? eval(e, n->arg[1]) : 0;
-  switch (n->op) {
-    case DXO_ADD: return a + b;
-    case DXO_SUB: return a - b;
-    case DXO_MUL: return a * b;
-    case DXO_DIV: if (b > 0) return a / b; break;
-    case DXO_MOD: if (b > 0) return a % b; break;
-    case DXO_MIN: return MIN(a, b);
-    case DXO_MAX: return MAX(a, b);
-    case DXO_NEG: return -a;
-    case DXO_AND: return a & b;
-    case DXO_OR: return a | b;
-    case DXO_SHL: if (b >= 0 && b < 32) return a << b; break;
-    case DXO_SHR: if (b >= 0 && b < 32) return a >> b; break;
-    case DXO_EQ: return a == b;
-    case DXO_NE: return a != b;
-    case DXO_LT: return a < b;
-    case DXO_LE: return a <= b;
-    case DXO_GT: return a > b;
-    case DXO_GE: return a >= b;
-    case DXO_LAND: return a && b;
-    case DXO_LOR: return a || b;
-    case DXO_LNOT: return !a;
-    case DXO_COND: return eval(e, n->arg[a ? 1 : 2]);
-    default: break;
-  }
-  e->unknown = true;
-  return 0;
+static int64_t dim_in(const KernEval *e, Dx x) {
+  const DxNode *n = &e->tp->dag->node[x];
+  return n->kind == DX_INT ? n->ival : n->kind == DX_SYM ? e->sym[n->ival] : 0;
 }
 
-/* An integer expression over axes, symbols and integer inputs; `unknown` where it is none. */
-static int64_t eval(Eval *e, Dx x) {
-  const DxNode *n = &e->d->dag->node[x];
-  switch (n->kind) {
-    case DX_INT: return n->ival;
-    case DX_AXIS: return e->axis[n->ival];
-    case DX_SYM: return e->d->sym[n->ival];
-    case DX_LOAD: return eval_load(e, n);
-    case DX_OP: if (n->type != DT_F32) return eval_op(e, n); break;
-    default: break;
-  }
-  e->unknown = true;
-  return 0;
-}
-
-static bool index_ok(Eval *e, int buf, const Dx *index, int n) {
-  const TpBuf *t = &e->d->tp->buf[buf];
+static bool index_ok(KernEval *e, int buf, const Dx *index, int n) {
+  const TpBuf *t = &e->tp->buf[buf];
   for (int i = 0; i < n; i++) {
     e->unknown = false;
-    int64_t v = eval(e, index[i]);
-    if (!e->unknown && (v < 0 || v >= dim_value(e->d, t->dim[i]))) return false;
+    int64_t v = kern_eval(e, index[i]);
+    if (!e->unknown && (v < 0 || v >= dim_in(e, t->dim[i]))) return false;
   }
   return true;
 }
 
 /* Every load below x, at the first and the last value of each reduction's axis; branches not taken are not looked at. */
-static bool loads_ok(Eval *e, Dx x) {
-  const DxNode *n = &e->d->dag->node[x];
+static bool loads_ok(KernEval *e, Dx x) {
+  const DxNode *n = &e->tp->dag->node[x];
   if (n->kind == DX_RED) {
     e->unknown = false;
-    int64_t ext = eval(e, n->arg[0]);
+    int64_t ext = kern_eval(e, n->arg[0]);
     for (int last = 0; !e->unknown && last < 2 && ext > 0; last++) {
       e->axis[n->ival] = last ? ext - 1 : 0;
       if (!loads_ok(e, n->arg[1])) return false;
@@ -233,7 +207,7 @@ static bool loads_ok(Eval *e, Dx x) {
   }
   if (n->kind == DX_OP && n->op == DXO_COND) {
     e->unknown = false;
-    int64_t c = eval(e, n->arg[0]);
+    int64_t c = kern_eval(e, n->arg[0]);
     if (!e->unknown) return loads_ok(e, n->arg[c ? 1 : 2]);
   }
   for (int i = 0; i < n->n_args; i++) if (!loads_ok(e, n->arg[i])) return false;
@@ -241,10 +215,10 @@ static bool loads_ok(Eval *e, Dx x) {
 }
 
 /* Axis 0 (rows) is walked, the others tried at both ends. */
-static bool stmt_ok(Eval *e, const TpStmt *t, int axis) {
+static bool stmt_ok(KernEval *e, const TpStmt *t, int axis) {
   if (axis == t->n_axes) return index_ok(e, t->buf, t->index, t->n_index) && loads_ok(e, t->rhs);
   e->unknown = false;
-  int64_t ext = eval(e, t->extent[axis]), step = axis == 0 && ext <= 4096 ? 1 : MAX(ext - 1, 1);
+  int64_t ext = kern_eval(e, t->extent[axis]), step = axis == 0 && ext <= 4096 ? 1 : MAX(ext - 1, 1);
   for (int64_t i = 0; !e->unknown && i < ext; i += step) {
     e->axis[axis] = i;
     if (!stmt_ok(e, t, axis + 1)) return false;
@@ -254,7 +228,7 @@ static bool stmt_ok(Eval *e, const TpStmt *t, int axis) {
 }
 
 static bool indices_ok(const KernData *d) {
-  Eval e = {.d = d};
+  KernEval e = eval_of(d);
   for (int r = 0; r < d->plan->n_regions; r++)
     for (int i = 0; i < d->plan->region[r].n_stmts; i++)
       if (!stmt_ok(&e, &d->tp->stmt[d->plan->region[r].stmt[i]], 0)) return false;
@@ -291,6 +265,7 @@ static Err *fill(KernData *d, uint64_t seed) {
     if (t->alias != b || t->raw) continue;
     d->rng = hash_bytes(&b, sizeof b, seed * 2654435761u + 88172645463325252u) | 1;
     if (t->fmt) TRY(fill_blocks(d, t->fmt, d->buf[b].p, dim_value(d, t->dim[0]) * dim_value(d, t->dim[1]) / t->fmt->block));
+    else if (t->blocks) TRY(fill_state(d, b));
     else if ((t->role == BUF_INPUT || t->role == BUF_STATE) && t->mem != IR_M_i32) fill_floats(d, b);
     else if (t->role == BUF_INPUT) set_ints(d, b, 0, 0, 1);
   }
@@ -315,6 +290,7 @@ static size_t buf_bytes(const KernData *d, int b) {
 static Err *make_bufs(KernData *d) {
   d->buf = ARENA_ARRAY(d->arena, Band, d->tp->n_bufs + 1);
   d->packed = ARENA_ARRAY(d->arena, Band, d->tp->n_bufs + 1);
+  d->ints = ARENA_ARRAY(d->arena, const int32_t *, d->tp->n_bufs + 1);
   for (int b = 0; b < d->tp->n_bufs; b++) {
     const TpBuf *t = &d->tp->buf[b];
     if (t->alias != b || t->local >= 0 || t->raw || (t->mem == IR_M_none && !t->fmt)) continue;
@@ -572,87 +548,9 @@ Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed,
   return e;
 }
 
-/* ---- work ---------------------------------------------------------------------------------------------------------- */
-static bool has_product(const KernData *d, Dx x, int axis) {
-  const DxNode *n = &d->dag->node[x];
-  if (n->kind != DX_OP) return false;
-  if (n->op == DXO_MUL || n->op == DXO_FMA) return n->axes >> axis & 1;
-  for (int i = 0; i < n->n_args; i++) if (has_product(d, n->arg[i], axis)) return true;
-  return false;
-}
-
-typedef struct Count { double i, f; } Count;
-
-/* Multiply-adds of the innermost reductions; a sum around sums adds as little as it costs beside them, and is not counted. */
-static Count madds(Eval *e, Dx x) {
-  const DxNode *n = &e->d->dag->node[x];
-  Count c = {0, 0};
-  if (n->kind != DX_RED) {
-    for (int i = 0; i < n->n_args; i++) {
-      Count a = madds(e, n->arg[i]);
-      c.i += a.i, c.f += a.f;
-    }
-    return c;
-  }
-  e->unknown = false;
-  double ext = (double)MAX(eval(e, n->arg[0]), 0);
-  e->axis[n->ival] = 0;
-  c = madds(e, n->arg[1]);
-  if (c.i + c.f == 0 && has_product(e->d, n->arg[1], (int)n->ival)) *(n->type == DT_F32 ? &c.f : &c.i) = 1;
-  return (Count){c.i * ext, c.f * ext};
-}
-
-static uint32_t extent_axes(const Dag *d, Dx x) {
-  const DxNode *n = &d->node[x];
-  uint32_t a = n->kind == DX_RED ? d->node[n->arg[0]].axes : 0;
-  for (int i = 0; i < n->n_args; i++) a |= extent_axes(d, n->arg[i]);
-  return a;
-}
-
-/* An axis on which no later extent depends is not walked. */
-static Count stmt_madds(Eval *e, const TpStmt *t, int axis) {
-  if (axis == t->n_axes) return madds(e, t->rhs);
-  uint32_t later = extent_axes(e->d->dag, t->rhs);
-  for (int i = axis + 1; i < t->n_axes; i++) later |= e->d->dag->node[t->extent[i]].axes;
-  e->unknown = false;
-  int64_t ext = eval(e, t->extent[axis]), n = later >> axis & 1 ? ext : MIN(ext, 1);
-  Count sum = {0, 0};
-  for (int64_t i = 0; i < n; i++) {
-    e->axis[axis] = i;
-    Count c = stmt_madds(e, t, axis + 1);
-    sum.i += c.i, sum.f += c.f;
-  }
-  e->axis[axis] = 0;
-  double times = n && !(later >> axis & 1) ? (double)ext : 1;
-  return (Count){sum.i * times, sum.f * times};
-}
-
-/* Packed weights whole, of raw ones the rows that are picked, everything else what has a meaning. */
-static double operand_bytes(const KernData *d, int b) {
-  const TpBuf *t = &d->tp->buf[b];
-  if (t->fmt && !t->raw) return (double)d->packed[b].n;
-  if (t->fmt) return (double)MIN(dim_value(d, t->dim[0]), d->tp->n_syms ? d->sym[0] : 1) * (double)dim_value(d, t->dim[1]) / t->fmt->block * t->fmt->n_bytes;
-  return (double)(tp_buf_rows(d->tp, b, d->sym) * row_len(d, b)) * ir_mem_bytes[t->mem];
-}
-
 KernWork kern_data_work(const KernData *d) {
-  KernWork w = {0};
-  Eval e = {.d = d};
-  bool *seen = ARENA_ARRAY(d->arena, bool, d->tp->n_bufs + 1);
-  for (int r = 0; r < d->plan->n_regions; r++) {
-    const TpRegion *rg = &d->plan->region[r];
-    for (int i = 0; i < rg->n_stmts; i++) {
-      Count c = stmt_madds(&e, &d->tp->stmt[rg->stmt[i]], 0);
-      w.int_madds += c.i;
-      w.f32_madds += c.f;
-    }
-    for (int i = 0; i < rg->n_args; i++) {
-      int b = rg->arg[i];
-      if (b < 0 || b >= TP_TABLE || seen[b] || d->tp->buf[b].role == BUF_TEMP) continue;
-      seen[b] = true;
-      w.n_bytes += operand_bytes(d, b);
-      if (d->tp->buf[b].fmt) w.weight_bytes += operand_bytes(d, b);
-    }
-  }
+  KernWork w;
+  KernEval e = eval_of(d);
+  kern_work(d->plan, 0, d->plan->n_regions, &e, false, &w);
   return w;
 }

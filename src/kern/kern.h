@@ -78,6 +78,13 @@ bool kern_type_is_weight(const TypeExpr *t);  /* of two dimensions: blocks, pack
 /* The call instantiated and planned. precision NULL: f32. Fails: ERR_USAGE, ERR_NOT_FOUND, and what tp_call says. */
 Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out);
 
+/* work.c: what there is to do, counted from the plan's statements. */
+typedef struct KernWork { double int_madds, f32_madds, n_bytes, weight_bytes, state_bytes; } KernWork; /* multiply-adds inside reductions; bytes of what is touched, once each */
+/* An integer expression over axes, symbols and integer inputs; `unknown` where it is none. ints: by buffer that is no view, NULL: not known. */
+typedef struct KernEval { const Tp *tp; const int64_t *sym; const int32_t *const *ints; int64_t axis[DX_MAX_AXES]; bool unknown; } KernEval;
+int64_t kern_eval(KernEval *e, Dx x);
+void kern_work(const TpPlan *p, int first, int end, KernEval *e, bool temps, KernWork *out); /* regions first .. end-1; temps: temporaries in memory too */
+
 /* check.c: memory with data for a spec whose symbols are all known. Every buffer ends where an inaccessible page begins and has a pattern in
    front; what has no meaning (paddings, temporaries) holds NaN. Equal seeds: equal data. */
 typedef struct KernData KernData;
@@ -94,9 +101,7 @@ const Kern *kern_data_kern(const KernData *d, int job, int64_t *n_items);
 Err *kern_data_compare(const KernData *want, const KernData *got);
 /* All of it for one shape and seed: the oracle against sets for several targets, with every schedule. n_runs, which may be NULL, grows by the runs done. */
 Err *kern_check(const KernSpec *s, Kerns *const *set, int n_sets, uint64_t seed, DevPool *pool, int *n_runs);
-/* The work of one run, counted from the plan's statements. */
-typedef struct KernWork { double int_madds, f32_madds; double n_bytes; double weight_bytes; } KernWork; /* multiply-adds inside reductions; bytes of all operands, once each */
-KernWork kern_data_work(const KernData *d);
+KernWork kern_data_work(const KernData *d);                            /* of one run, of operands without temporaries */
 
 /* peak.c: what the machine gives at best, measured with kernels of our own for the set's target. */
 typedef struct KernPeak { double f32_madds_per_s, int_madds_per_s, read_bytes_per_s; } KernPeak;

@@ -229,17 +229,18 @@ static Err *dim_of(Build *b, const Param *p, const KernItem *it, int k, Dx *out)
   return NULL;
 }
 
-/* A tensor of the call as a buffer. Blocks of weights come as in a file; a format that is no weight (a state) must be one number an element. */
+/* A tensor of the call as a buffer. Blocks of weights come as in a file; a format that is no weight is a state's. */
 static Err *make_buf(Build *b, const Param *p, const KernItem *it, bool is_result, int *out) {
   const TypeExpr *t = &p->type;
+  FormatForm *state = NULL;
   TpBuf f = {.name = p->name, .role = is_result ? BUF_OUTPUT : BUF_INPUT, .tag = -1, .n_dims = it->n_dims};
   if (!it->elt) return err_new(ERR_USAGE, "op %s: %s: got a number, expected a type with %d dimension%s", b->op->name, it->name, t->n_dims, t->n_dims == 1 ? "" : "s");
   if (it->n_dims != t->n_dims) return err_new(ERR_SHAPE, "op %s: %s: got %d dimensions, expected %d", b->op->name, it->name, it->n_dims, t->n_dims);
   if (kern_type_is_format(t)) {
     TRY(format_of(b, it, &f.fmt));
     f.mem = f.fmt->plain ? f.fmt->mem : IR_M_none;
-    if (!kern_type_is_weight(t) || is_result) {
-      if (f.mem == IR_M_none) return err_new(ERR_UNSUPPORTED, "op %s: %s: format %s has blocks, expected one number an element", b->op->name, it->name, it->elt);
+    state = !kern_type_is_weight(t) || is_result ? f.fmt : NULL;
+    if (state) {
       f.fmt = NULL;
       f.role = BUF_STATE;
     } else {
@@ -252,6 +253,7 @@ static Err *make_buf(Build *b, const Param *p, const KernItem *it, bool is_resul
     if (strcmp(it->elt, t->elt)) return err_new(ERR_USAGE, "op %s: %s: type %s, expected %s", b->op->name, it->name, it->elt, t->elt);
   }
   for (int k = 0; k < it->n_dims; k++) TRY(dim_of(b, p, it, k, &f.dim[k]));
+  if (state) TRY(err_wrap(tp_buf_format(b->spec->tp, &f, t, state), "op %s", b->op->name));
   TRY(err_wrap(tp_dims_check(b->spec->tp, it->name, &f), "op %s", b->op->name));
   if (f.role == BUF_WEIGHT) f.tag = b->spec->tp->n_bufs + 1; /* its twin that is read raw finds it by the tag */
   *out = tp_buf(b->spec->tp, f);

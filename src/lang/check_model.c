@@ -98,6 +98,26 @@ static void check_hypers(Check *c, HyperDecl *hyper, int n) {
   }
 }
 
+static void check_condition(Check *c, Expr *e) {
+  Ty t = lang_check_expr(c, e);
+  if (t != TY_BOOL && t != TY_ERR) lang_diag(c->x, e->loc, "when wants a condition, got a number; write (.. != 0)");
+}
+
+static void check_writes(Check *c, const ModelDecl *m) {
+  for (int i = 0; i < m->n_writes; i++) {
+    const WriteDecl *w = &m->write[i];
+    int outer = c->n_vars;
+    if (!w->key[0]) lang_diag(c->x, w->loc, "an empty name");
+    if (w->when) check_condition(c, w->when);
+    if (w->axis.name) {
+      lang_check_int(c, w->axis.extent, "a range");
+      lang_declare(c, (Var){.name = w->axis.name, .what = "an index", .loc = w->axis.loc, .ty = TY_INT});
+    } else if (w->value->kind == EX_STR) continue;
+    if (lang_check_expr(c, w->value) == TY_BOOL) lang_diag(c->x, w->loc, "\"%s\" must be a number or a text, got a condition; write (.. ? 1 : 0)", w->key);
+    c->n_vars = outer;
+  }
+}
+
 static void check_source(Check *c, const TensorDecl *t, const char *var) {
   for (int i = 0; i < t->n_sources; i++)
     for (const char *s = strchr(t->source[i].name, '{'); s; s = strchr(s + 1, '{')) {
@@ -153,6 +173,7 @@ static void check_maps(Check *c, const TensorDecl *t, const TensorSource *s) {
     lang_check_int(c, s->row, "a row");
     c->n_vars = outer;
   }
+  if (s->when) check_condition(c, s->when);
   if (!s->each) return;
   if (strcmp(t->type.elt, "f32")) lang_diag(c->x, s->each->loc, "each is for tensors of f32: %s stays as the file has it", t->name);
   lang_declare(c, (Var){.name = s->each_name, .what = "an element", .loc = t->loc, .ty = TY_F32});
@@ -595,6 +616,8 @@ void lang_check_model(Check *c, ModelDecl *m) {
   c->in_hyper = true;
   if (!m->n_gguf_archs && !m->n_hf_archs) lang_diag(c->x, m->loc, "model %s says no file: write file gguf \"..\" with the architecture's name", m->name);
   check_hypers(c, m->hyper, m->n_hypers);
+  check_writes(c, m);
+  for (int i = 0; i < m->n_moves; i++) if (!m->move[i].from[0] || !m->move[i].to[0]) lang_diag(c->x, m->move[i].loc, "an empty name");
   for (int i = 0; i < m->n_tensors; i++) check_tensor(c, m, NULL, &m->tensor[i]);
   for (int i = 0; i < m->n_layers; i++) {
     for (int j = 0; j < i; j++) if (!strcmp(m->layer[j].name, m->layer[i].name)) told_twice(c, m->layer[i].loc, m->layer[i].name, m->layer[j].loc.line);

@@ -106,6 +106,7 @@ typedef struct TensorSource {
   const char *name; Loc loc;          /* "{l}" is the layer number */
   const char *row_name; Expr *row;    /* rows r -> expr: row r comes from row expr of the file; NULL: r */
   const char *each_name; Expr *each;  /* each x -> expr: element x of the file becomes expr, rounded to f32; NULL: x */
+  Expr *when;                         /* when COND: looked for only then; NULL: always */
 } TensorSource;
 typedef struct TensorDecl {
   const char *name; TypeExpr type; Loc loc;
@@ -114,7 +115,9 @@ typedef struct TensorDecl {
 } TensorDecl;
 typedef struct StateDecl { const char *name; TypeExpr type; Loc loc; } StateDecl;
 typedef struct HyperDecl { const char *name; Loc loc; Binder axis; Expr *value; } HyperDecl; /* axis.name NULL: a number; else an array of f32. value NULL: use NAME, gone after loading */
-typedef struct HypersDecl { const char *name; Loc loc; HyperDecl *hyper; int n_hypers; } HypersDecl; /* lines that models share */
+/* write "KEY" = ..: what a GGUF file made of a folder says. axis.name NULL: a key below the architecture's name; else a tensor of f32. value may be EX_STR. when NULL: always */
+typedef struct WriteDecl { const char *key; Loc loc; Binder axis; Expr *value, *when; } WriteDecl;
+typedef struct HypersDecl { const char *name; Loc loc; HyperDecl *hyper; int n_hypers; WriteDecl *write; int n_writes; } HypersDecl; /* lines that models share */
 
 /* graph statements: results = call, or for v in layer { .. } */
 typedef struct GraphStmt GraphStmt;
@@ -126,11 +129,15 @@ struct GraphStmt {
   GraphStmt *body; int n_body;
 };
 typedef struct LayerDecl { const char *name, *var; Loc loc; Expr *count; HyperDecl *hyper; int n_hypers; TensorDecl *tensor; int n_tensors; StateDecl *state; int n_states; } LayerDecl; /* hyper: numbers of each layer */
+typedef struct NameMove { const char *from, *to; Loc loc; } NameMove; /* a name that begins with `from` is also looked for with `to` in its place */
 typedef struct ModelDecl {
   const char *name; Loc loc;
   const char **gguf_arch; int n_gguf_archs;   /* file gguf "NAME", .. : values of general.architecture */
   const char **hf_arch; int n_hf_archs;       /* file hf "LlamaForCausalLM", .. */
+  const char *below;                          /* of a folder: keys are looked for below this one first; NULL: nowhere */
+  NameMove *move; int n_moves;                /* of a folder: other names of its tensors */
   HyperDecl *hyper; int n_hypers;
+  WriteDecl *write; int n_writes;
   TensorDecl *tensor; int n_tensors;
   LayerDecl *layer; int n_layers;
   Param *param; int n_params;                 /* of the graph */

@@ -63,7 +63,7 @@ static void merge_ops(LangCtx *x, Module *m, const Unit *u) {
 /* The lines of what a model uses stand in the place of `use NAME`. */
 static void expand_uses(LangCtx *x, const Module *m, ModelDecl *d) {
   HyperDecl *h = NULL;
-  int n = 0, cap = 0;
+  int n = 0, cap = 0, cap_writes = d->n_writes;
   const char **names = ARENA_ARRAY(x->arena, const char *, (size_t)m->n_hypers + 1);
   for (int i = 0; i < m->n_hypers; i++) names[i] = m->hypers[i]->name;
   for (int i = 0; i < d->n_hypers; i++) {
@@ -72,6 +72,7 @@ static void expand_uses(LangCtx *x, const Module *m, ModelDecl *d) {
     if (d->hyper[i].value) PUSH(x->arena, h, n, cap, d->hyper[i]);
     else if (!u) lang_diag_near(x, d->hyper[i].loc, d->hyper[i].name, names, m->n_hypers, "unknown hypers %s", d->hyper[i].name);
     for (int k = 0; u && k < u->n_hypers; k++) PUSH(x->arena, h, n, cap, u->hyper[k]);
+    for (int k = 0; u && k < u->n_writes; k++) PUSH(x->arena, d->write, d->n_writes, cap_writes, u->write[k]);
   }
   d->hyper = h;
   d->n_hypers = n;

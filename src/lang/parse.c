@@ -629,6 +629,33 @@ static void parse_file(Parser *p, ModelDecl *m) {
   else if (!p->panic) m->hf_arch = parse_strings(p, &m->n_hf_archs);
 }
 
+static const char *parse_string(Parser *p, const char *what) {
+  const Tok *t = peek(p);
+  if (p->panic || t->kind != TOK_STR) {
+    fail(p, what);
+    return "";
+  }
+  next(p);
+  return t->text;
+}
+
+/* also below "KEY"; also "FROM" as "TO", .. */
+static void parse_also(Parser *p, ModelDecl *m, int *cap) {
+  Loc at = here(p);
+  if (accept_word(p, "below")) {
+    if (m->below) fail_at(p, at, "also below is already given");
+    m->below = parse_string(p, "a key's name in quotes");
+    return;
+  }
+  do {
+    NameMove v = {.loc = here(p)};
+    v.from = parse_string(p, "below, or the beginning of a tensor's name in quotes");
+    if (!accept_word(p, "as")) fail(p, "as and another beginning of the name");
+    v.to = parse_string(p, "another beginning of the name in quotes");
+    PUSH(p->x->arena, m->move, m->n_moves, *cap, v);
+  } while (accept(p, ","));
+}
+
 static HyperDecl parse_hyper(Parser *p) {
   HyperDecl h = {.loc = here(p)};
   h.name = expect_name(p, "the hyperparameter's name");
@@ -657,15 +684,39 @@ static HyperDecl parse_use(Parser *p) {
   return h;
 }
 
+/* write "KEY" = value [when COND]; write "NAME"[i] = value for i < n [when COND] */
+static WriteDecl parse_write(Parser *p) {
+  WriteDecl w = {.loc = here(p)};
+  w.key = parse_string(p, "a key's name in quotes");
+  if (accept(p, "[")) {
+    w.axis = (Binder){.loc = here(p)};
+    w.axis.name = expect_name(p, "the name of an index");
+    expect(p, "]");
+  }
+  expect(p, "=");
+  w.value = parse_expr(p);
+  if (w.axis.name) {
+    Loc at = here(p);
+    if (!accept_word(p, "for")) fail(p, "for, the index and its range");
+    Binder b = parse_binder(p);
+    if (!p->panic && strcmp(b.name, w.axis.name)) fail_at(p, at, "for must name the index in the brackets");
+    if (!b.extent) fail(p, "< and the index's range");
+    w.axis.extent = b.extent;
+  }
+  if (accept_word(p, "when")) w.when = parse_expr(p);
+  return w;
+}
+
 static HypersDecl *parse_hypers(Parser *p) {
   HypersDecl *h = ARENA_NEW(p->x->arena, HypersDecl);
-  int cap = 0;
+  int cap = 0, cap_writes = 0;
   h->loc = here(p);
   h->name = expect_name(p, "a name for these hyperparameters");
   expect(p, "{");
   while (!p->panic && block_next(p)) {
     if (accept_word(p, "hyper")) PUSH(p->x->arena, h->hyper, h->n_hypers, cap, parse_hyper(p));
-    else fail(p, "hyper");
+    else if (accept_word(p, "write")) PUSH(p->x->arena, h->write, h->n_writes, cap_writes, parse_write(p));
+    else fail(p, "hyper or write");
     if (p->panic) resync(p);
   }
   return h;
@@ -673,14 +724,7 @@ static HypersDecl *parse_hypers(Parser *p) {
 
 static TensorSource parse_source(Parser *p) {
   TensorSource s = {.loc = here(p)};
-  const Tok *t = peek(p);
-  if (p->panic || t->kind != TOK_STR) {
-    fail(p, "a string");
-    s.name = "";
-    return s;
-  }
-  next(p);
-  s.name = t->text;
+  s.name = parse_string(p, "a string");
   if (accept_word(p, "rows")) {
     s.row_name = expect_name(p, "the name of a row");
     expect(p, "->");
@@ -691,6 +735,7 @@ static TensorSource parse_source(Parser *p) {
     expect(p, "->");
     s.each = parse_expr(p);
   }
+  if (accept_word(p, "when")) s.when = parse_expr(p);
   return s;
 }
 
@@ -794,19 +839,21 @@ static void parse_graph(Parser *p, ModelDecl *m, Loc at) {
 static ModelDecl *parse_model(Parser *p) {
   ModelDecl *m = ARENA_NEW(p->x->arena, ModelDecl);
   Arena *a = p->x->arena;
-  int cap_hypers = 0, cap_tensors = 0, cap_layers = 0;
+  int cap_hypers = 0, cap_tensors = 0, cap_layers = 0, cap_writes = 0, cap_moves = 0;
   m->loc = here(p);
   m->name = expect_name(p, "the model's name");
   expect(p, "{");
   while (!p->panic && block_next(p)) {
     Loc at = here(p);
     if (accept_word(p, "file")) parse_file(p, m);
+    else if (accept_word(p, "also")) parse_also(p, m, &cap_moves);
+    else if (accept_word(p, "write")) PUSH(a, m->write, m->n_writes, cap_writes, parse_write(p));
     else if (accept_word(p, "hyper")) PUSH(a, m->hyper, m->n_hypers, cap_hypers, parse_hyper(p));
     else if (accept_word(p, "use")) PUSH(a, m->hyper, m->n_hypers, cap_hypers, parse_use(p));
     else if (accept_word(p, "tensor")) PUSH(a, m->tensor, m->n_tensors, cap_tensors, parse_tensor(p));
     else if (accept_word(p, "layer")) PUSH(a, m->layer, m->n_layers, cap_layers, parse_layer(p));
     else if (accept_word(p, "graph")) parse_graph(p, m, at);
-    else fail(p, "file, hyper, use, tensor, layer or graph");
+    else fail(p, "file, also, hyper, use, write, tensor, layer or graph");
     if (p->panic) resync(p);
   }
   if (!m->result) fail_missing(p, m->loc, "this model has no graph");

@@ -279,6 +279,34 @@ static void print_hyper(const HyperDecl *h, const char *indent, Str *out) {
   str_add_c(out, '\n');
 }
 
+static void print_write(const WriteDecl *w, Str *out) {
+  str_add(out, "  write ");
+  print_string(w->key, out);
+  if (w->axis.name) str_addf(out, "[%s]", w->axis.name);
+  str_add(out, " = ");
+  print_prec(w->value, 0, out);
+  if (w->axis.name) str_add(out, " for ");
+  if (w->axis.name) print_binders(&w->axis, 1, out);
+  if (w->when) str_add(out, " when ");
+  if (w->when) print_prec(w->when, 0, out);
+  str_add_c(out, '\n');
+}
+
+static void print_also(const ModelDecl *m, Str *out) {
+  if (m->below) {
+    str_add(out, "  also below ");
+    print_string(m->below, out);
+    str_add_c(out, '\n');
+  }
+  for (int i = 0; i < m->n_moves; i++) {
+    str_add(out, i ? ", " : "  also ");
+    print_string(m->move[i].from, out);
+    str_add(out, " as ");
+    print_string(m->move[i].to, out);
+  }
+  if (m->n_moves) str_add_c(out, '\n');
+}
+
 static void print_tensor(const TensorDecl *t, const char *indent, Str *out) {
   str_addf(out, "%stensor %s : ", indent, t->name);
   print_type(&t->type, out);
@@ -291,6 +319,8 @@ static void print_tensor(const TensorDecl *t, const char *indent, Str *out) {
     if (s->row) print_prec(s->row, 0, out);
     if (s->each) str_addf(out, " each %s -> ", s->each_name);
     if (s->each) print_prec(s->each, 0, out);
+    if (s->when) str_add(out, " when ");
+    if (s->when) print_prec(s->when, 0, out);
   }
   if (t->otherwise) {
     str_add(out, " else ");
@@ -337,7 +367,9 @@ static void print_model(const ModelDecl *m, Str *out) {
   if (m->n_hf_archs) str_add(out, "  file hf ");
   print_strings(m->hf_arch, m->n_hf_archs, out);
   str_add(out, m->n_hf_archs ? "\n" : "");
+  print_also(m, out);
   for (int i = 0; i < m->n_hypers; i++) print_hyper(&m->hyper[i], "  ", out);
+  for (int i = 0; i < m->n_writes; i++) print_write(&m->write[i], out);
   for (int i = 0; i < m->n_tensors; i++) print_tensor(&m->tensor[i], "  ", out);
   for (int i = 0; i < m->n_layers; i++) print_layer(&m->layer[i], out);
   str_add(out, "  graph(");

@@ -79,8 +79,9 @@ static Err *tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t,
 
 static Err *state_buf(Build *b, int i, int *out) {
   const StateDecl *d = &b->m->layer->state[i];
-  TpBuf t = {.name = d->name, .role = BUF_STATE, .mem = strcmp(d->type.elt, "f32") ? b->m->kv_mem : IR_M_f32};
+  TpBuf t = {.name = d->name, .role = BUF_STATE, .mem = IR_M_f32};
   TRY(type_dims(b, &d->type, &t));
+  if (strcmp(d->type.elt, "f32")) TRY(err_wrap(tp_buf_format(b->tp, &t, &d->type, b->m->kv_form), "state"));
   for (int k = 0; k < t.n_dims; k++) if (!dx_is_int(b->tp->dag, t.dim[k], NULL)) return err_new(ERR_UNSUPPORTED, "state %s: dimension %d is a step's number of rows; a state is as long as a sequence may be", d->name, k);
   TRY(tp_dims_check(b->tp, d->name, &t));
   *out = bound_buf(b, (Bind){.kind = BIND_STATE, .index = i}, t);
@@ -307,6 +308,7 @@ static Build build_new(Model *m, int layer, const char *var) {
 
 static Err *run_stmts(Build *b, const GraphStmt *g, int n) {
   for (int i = 0; i < n; i++) {
+    b->tp->line = g[i].loc.line;
     Err *e = assign(b, &g[i]);
     if (e) return err_wrap(e, "model %s: %s:%d", b->m->decl->name, g[i].loc.file, g[i].loc.line);
     if (b->m->n_vars > MAX_VARS) return err_new(ERR_LIMIT, "model %s: more than %d variables", b->m->decl->name, MAX_VARS);
@@ -377,6 +379,7 @@ Err *model_build_graph(Model *m) {
   b = build_new(m, -1, NULL);
   TRY(run_stmts(&b, rest, n_rest));
   TpArg r;
+  b.tp->line = d->result->loc.line;
   TRY(err_wrap(eval_arg(&b, d->result, &r), "model %s: result", d->name));
   TRY(check_result(&b, &r));
   int v = var_index(m, "the result");

@@ -22,16 +22,33 @@ const char *hyper_name(HyperEnv *env, const char *pattern) {
   return pattern;
 }
 
-/* Of names in quotes, `"a" | "b"`, the first that the file has. GGUF writes the architecture's name before a model's own keys; config.json has keys as they are. */
+/* GGUF writes the architecture's name before a model's own keys; config.json has keys as they are, or below one that the declaration names. */
+const FileKv *hyper_kv(HyperEnv *env, const char *name) {
+  if (env->arch) return file_kv_find(env->w, arena_printf(env->arena, "%s.%s", env->arch, name));
+  const FileKv *kv = env->decl && env->decl->below ? file_kv_find(env->w, arena_printf(env->arena, "%s.%s", env->decl->below, name)) : NULL;
+  return kv ? kv : file_kv_find(env->w, name);
+}
+
+/* Of names in quotes, `"a" | "b"`, the first that the file has. */
 static const FileKv *find_key(HyperEnv *env, const Expr *e) {
-  if (e->kind == EX_STR) return file_kv_find(env->w, env->arch ? arena_printf(env->arena, "%s.%s", env->arch, e->name) : e->name);
+  if (e->kind == EX_STR) return hyper_kv(env, e->name);
   const FileKv *kv = NULL;
   for (int i = 0; i < e->n_args && !kv; i++) kv = find_key(env, e->arg[i]);
   return kv;
 }
 
+const FileTensor *hyper_tensor(HyperEnv *env, const char *pattern) {
+  const char *name = hyper_name(env, pattern);
+  const FileTensor *t = file_tensor_find(env->w, name);
+  for (int i = 0; !t && !env->arch && env->decl && i < env->decl->n_moves; i++) {
+    const NameMove *v = &env->decl->move[i];
+    if (!strncmp(name, v->from, strlen(v->from))) t = file_tensor_find(env->w, arena_printf(env->arena, "%s%s", v->to, name + strlen(v->from)));
+  }
+  return t;
+}
+
 static const FileTensor *find_tensor(HyperEnv *env, const Expr *e) {
-  if (e->kind == EX_STR) return file_tensor_find(env->w, hyper_name(env, e->name));
+  if (e->kind == EX_STR) return hyper_tensor(env, e->name);
   const FileTensor *t = NULL;
   for (int i = 0; i < e->n_args && !t; i++) t = find_tensor(env, e->arg[i]);
   return t;
@@ -277,6 +294,30 @@ static Err *element(HyperEnv *env, const Expr *e, Num *out) {
   return NULL;
 }
 
+/* Over one index: the sum, the least or largest, or its first place. */
+static Err *reduce(HyperEnv *env, const Expr *e, Num *out) {
+  const Binder *b = e->binder;
+  Num n, v, best = num_i(0);
+  if (e->n_binders != 1 || env->n_local == (int)COUNT_OF(env->local)) return err_new(ERR_SYNTAX, "a reduction among hyperparameters has one index, and no other in it");
+  TRY(hyper_eval(env, b->extent, &n));
+  if (!n.is_int || n.i < 1 || n.i > 1 << 20) return err_new(ERR_FORMAT, "%s < %g: expected a range of 1 to %d", b->name, num_float(n), 1 << 20);
+  bool sum = e->op == RED_SUM || e->op == RED_CHAIN || e->op == RED_ISUM, most = e->op == RED_MAX;
+  int at = env->n_local++;
+  int64_t place = 0;
+  Err *err = NULL;
+  env->local[at].name = b->name;
+  for (int64_t i = 0; i < n.i && !err; i++) {
+    env->local[at].num = num_i(i);
+    err = hyper_eval(env, e->arg[0], &v);
+    if (err) break;
+    if (i && sum) best = v.is_int && best.is_int ? num_i((int64_t)((uint64_t)best.i + (uint64_t)v.i)) : num_f(num_float(best) + num_float(v));
+    else if (!i || (most ? num_float(v) > num_float(best) : num_float(v) < num_float(best))) best = v, place = i;
+  }
+  env->n_local--;
+  if (!err) *out = e->op == RED_ARGMIN ? num_i(place) : best;
+  return err;
+}
+
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
   Num a;
   switch (e->kind) {
@@ -286,6 +327,7 @@ Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
     case EX_CALL: return call(env, e, out);
     case EX_FIELD: return field(env, e, out);
     case EX_INDEX: return element(env, e, out);
+    case EX_REDUCE: return reduce(env, e, out);
     case EX_BINARY: return binary(env, e, out);
     case EX_UNARY:
       TRY(hyper_eval(env, e->arg[0], &a));
@@ -298,7 +340,7 @@ Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out) {
   }
 }
 
-static Err *load_array(HyperEnv *env, const HyperDecl *d, Hyper *h) {
+Err *hyper_load_array(HyperEnv *env, const HyperDecl *d, Hyper *h) {
   Num n, v;
   TRY(hyper_eval(env, d->axis.extent, &n));
   if (!n.is_int || n.i < 1 || n.i > 1 << 20) return err_new(ERR_FORMAT, "array %s: length %g, expected 1 to %d", d->name, num_float(n), 1 << 20);
@@ -320,7 +362,7 @@ static Err *load_array(HyperEnv *env, const HyperDecl *d, Hyper *h) {
 Err *hyper_load(HyperEnv *env, const ModelDecl *d) {
   for (int i = 0; i < d->n_hypers; i++) {
     Hyper h = {.name = d->hyper[i].name};
-    Err *e = d->hyper[i].axis.name ? load_array(env, &d->hyper[i], &h) : hyper_eval(env, d->hyper[i].value, &h.num);
+    Err *e = d->hyper[i].axis.name ? hyper_load_array(env, &d->hyper[i], &h) : hyper_eval(env, d->hyper[i].value, &h.num);
     if (e) return err_wrap(e, "model %s: %s", d->name, h.name);
     PUSH(env->arena, env->item, env->n, env->cap, h);
   }

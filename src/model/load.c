@@ -74,7 +74,7 @@ static Err *map_elements(Model *m, const TensorSource *s, float *v, int64_t n) {
 }
 
 /* rows r -> expr: out[r] is the file's row. */
-static Err *map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
+Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
   HyperEnv *env = &m->env;
   int at = env->n_local++;
   Err *e = NULL;
@@ -116,7 +116,7 @@ static Err *decode_values(Model *m, ModelTensor *t) {
   if (t->source->each) TRY(map_elements(m, t->source, v, n));
   if (t->source->row) {
     row = ARENA_ARRAY(m->arena, int32_t, n_rows);
-    TRY(map_rows(m, t->source, n_rows, row));
+    TRY(model_map_rows(m, t->source, n_rows, row));
   }
   for (int64_t r = 0; v != values && r < n_rows; r++) memcpy(values + r * stride, v + (row ? row[r] : r) * in_row, (size_t)in_row * sizeof *v);
   t->values = values;
@@ -148,16 +148,24 @@ static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
 
 /* One tensor of the file, or several that hold it together. */
 static Err *find_source(Model *m, const TensorDecl *d, const TensorSource *s, ModelTensor *t) {
-  const char *name = hyper_name(&m->env, s->name);
+  Num wanted = {.is_int = true, .i = 1};
   t->source = s;
-  t->file = file_tensor_find(m->weights, name);
+  if (s->when) TRY(hyper_eval(&m->env, s->when, &wanted));
+  if (num_float(wanted) == 0) return NULL;
+  t->file = hyper_tensor(&m->env, s->name);
   if (m->env.arch || d->type.n_dims < 2) return NULL;        /* GGUF has them in one */
   const FileTensor *alone = t->file;
   int64_t rows = 1;
   t->file = NULL;
   TRY(check_dims(m, d, t));
   for (int i = 0; i < t->n_dims - 1; i++) rows *= t->dim[i];
+  const char *name = hyper_name(&m->env, s->name);
   TRY(model_parts_find(&m->env, m->forms, name, rows, t->dim[t->n_dims - 1], &t->parts));
+  for (int i = 0; i < m->decl->n_moves && !t->parts; i++) {
+    const NameMove *v = &m->decl->move[i];
+    if (!strncmp(name, v->from, strlen(v->from)))
+      TRY(model_parts_find(&m->env, m->forms, arena_printf(m->arena, "%s%s", v->to, name + strlen(v->from)), rows, t->dim[t->n_dims - 1], &t->parts));
+  }
   t->file = t->parts ? t->parts->file : alone;
   return NULL;
 }
@@ -225,7 +233,7 @@ static Err *row_map(Model *m, const ModelTensor *t, int64_t n, RowMap *maps, int
   if (!t->source->row) return NULL;
   for (int i = 0; i < *n_maps; i++) if (maps[i].source == t->source && maps[i].n == n) { *out = maps[i].row; return NULL; }
   int32_t *row = ARENA_ARRAY(m->arena, int32_t, n);
-  TRY(err_wrap(map_rows(m, t->source, n, row), "tensor %s", t->file->name));
+  TRY(err_wrap(model_map_rows(m, t->source, n, row), "tensor %s", t->file->name));
   maps[(*n_maps)++] = (RowMap){t->source, n, row};
   *out = row;
   return NULL;

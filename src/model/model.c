@@ -45,7 +45,7 @@ static Err *choose_declaration(Model *m) {
     for (int k = 0; k < (gguf ? d->n_gguf_archs : d->n_hf_archs); k++) {
       str_addf(&known, known.n ? ", %s" : "%s", name[k]);
       if (strlen(name[k]) != arch.n || memcmp(name[k], arch.p, arch.n)) continue;
-      m->decl = d;
+      m->decl = m->env.decl = d;
       if (gguf) m->env.arch = name[k];
     }
   }
@@ -60,9 +60,9 @@ static Err *choose_declaration(Model *m) {
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
 
 static Err *choose_context(Model *m) {
-  const char *key = m->env.arch ? arena_printf(m->arena, "%s.context_length", m->env.arch) : "max_position_embeddings";
+  const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
   int64_t own = DEFAULT_CONTEXT;
-  if (file_kv_find(m->weights, key)) TRY(file_kv_int(m->weights, key, 1, (int64_t)1 << 31, &own));
+  if (kv) TRY(file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, &own));
   m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
   if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
   m->env.context = m->context;
@@ -74,8 +74,6 @@ static Err *choose_context(Model *m) {
 static Err *choose_numbers(Model *m) {
   m->precision = m->opt.precision ? m->opt.precision : "int8";
   m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
-  m->kv_mem = !strcmp(m->kv, "f32") ? IR_M_f32 : !strcmp(m->kv, "f16") ? IR_M_f16 : !strcmp(m->kv, "bf16") ? IR_M_bf16 : IR_M_none;
-  if (m->kv_mem == IR_M_none) return err_new(ERR_USAGE, "KV format '%s': expected f32, f16 or bf16", m->kv);
   bool known = !strcmp(m->precision, "f32");
   for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
   if (known) return NULL;
@@ -85,6 +83,25 @@ static Err *choose_numbers(Model *m) {
     if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
   }
   return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
+}
+
+/* Any format that floats can be stored in: a number, or blocks with an encode. */
+static Err *choose_kv(Model *m) {
+  const FormatDecl *f = lang_format(m->module, m->kv);
+  const char *near = "", *names = "";
+  int best = 3;
+  if (f) {
+    TRY(tp_form(m->forms, m->kv, &m->kv_form));
+    return m->kv_form->plain || f->n_encodes ? NULL : err_new(ERR_USAGE, "KV format %s: its text has no encode, which says how floats become blocks", m->kv);
+  }
+  for (int i = 0; i < m->module->n_formats; i++) {
+    const FormatDecl *d = m->module->format[i];
+    int far = str_edit_distance(m->kv, d->name);
+    if (!d->n_encodes && d->block > 1) continue;
+    if (far < best) best = far, near = arena_printf(m->arena, "; did you mean %s?", d->name);
+    names = arena_printf(m->arena, "%s%s%s", names, *names ? ", " : "", d->name);
+  }
+  return err_new(ERR_USAGE, "KV format '%s': expected one of %s%s", m->kv, names, near);
 }
 
 static Err *load_numbers(Model *m) {
@@ -141,7 +158,7 @@ static void drop_unread(const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
 }
 
-static Err *open_parts(Model *m, const char *path) {
+Err *model_bind(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
@@ -151,7 +168,12 @@ static Err *open_parts(Model *m, const char *path) {
   TRY(start_engine(m));
   TRY(load_numbers(m));
   m->forms = tp_new(m->arena, m->module, NULL);
-  TRY(model_bind_tensors(m));
+  TRY(choose_kv(m));
+  return model_bind_tensors(m);
+}
+
+static Err *open_parts(Model *m, const char *path) {
+  TRY(model_bind(m, path));
   TRY(model_build_graph(m));
   Section *all[2] = {m->pre, m->post};
   for (int i = 0; i < 2 + m->n_bodies; i++) {
@@ -170,12 +192,17 @@ static Err *open_parts(Model *m, const char *path) {
   return NULL;
 }
 
-Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
-  int64_t t0 = os_now_ns();
+Model *model_new(const ModelOptions *opt) {
   Model *m = calloc(1, sizeof *m);
   CHECK(m);
   m->arena = arena_new("model");
   m->opt = *opt;
+  return m;
+}
+
+Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
+  int64_t t0 = os_now_ns();
+  Model *m = model_new(opt);
   Err *e = open_parts(m, path);
   if (e) {
     model_close(m);
@@ -206,6 +233,7 @@ int64_t model_context(const Model *m) { return m->context; }
 int model_chunk(const Model *m) { return m->chunk; }
 const Weights *model_weights(const Model *m) { return m->weights; }
 const char *model_precision(const Model *m) { return m->precision; }
+const char *model_kv(const Model *m) { return m->kv; }
 const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }
 int model_n_threads(const Model *m) { return m->n_threads; }
 

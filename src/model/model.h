@@ -30,6 +30,7 @@ int64_t model_context(const Model *m);            /* positions a sequence may ho
 int model_chunk(const Model *m);                  /* most tokens one step takes */
 const Weights *model_weights(const Model *m);
 const char *model_precision(const Model *m);
+const char *model_kv(const Model *m);              /* format of keys and values */
 const char *model_target(const Model *m);
 int model_n_threads(const Model *m);
 const ModelTimes *model_times(const Model *m);
@@ -50,6 +51,22 @@ void seq_truncate(Seq *s, int64_t n_tokens);      /* forget the tail; n_tokens <
    are padding. Fails: ERR_LIMIT (context full, token id outside the vocabulary, more than model_chunk tokens): nothing has changed then. */
 typedef struct StepPart { Seq *seq; const int32_t *token; int n_tokens; int want; } StepPart;
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride);
+
+/* spent.c: what steps did and how long it took, per kernel: while watched, or under LUMEN_TRACE=time. Watching anew forgets what was. */
+typedef struct ModelSpentRow {
+  const struct Kern *kern; int region; bool layered;
+  const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
+  int64_t t_ns, n_calls, n_items, best_ns;           /* first thread's begin to last thread's end; of the fastest call */
+  double int_ops, f32_ops;                           /* two for a multiply-add */
+  double n_bytes, weight_bytes, state_bytes;         /* touched, once a call */
+} ModelSpentRow;
+typedef struct ModelSpent { ModelSpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } ModelSpent; /* build_ns: before the threads start */
+void model_spent_watch(Model *m, bool on);
+const ModelSpent *model_spent(Model *m, bool several); /* steps of one token a sequence, or of several; the longest first */
+/* What the machine gives at best, measured now, by the model's threads for its target; read_bytes of memory were read again and again. */
+typedef struct ModelPeak { double int_ops_per_s, f32_ops_per_s, read_bytes_per_s; size_t read_bytes; } ModelPeak;
+Err *model_peak(Model *m, ModelPeak *out);
+double model_peak_seconds(const ModelPeak *p, const ModelSpentRow *r, bool *memory); /* the least its work can take; memory: reading bounds it */
 
 /* vocab.c: the tokenizer and the template that the file carries. */
 Err *model_vocab(Arena *a, const Weights *w, TextVocab **out);

@@ -13,6 +13,7 @@ typedef struct Num { bool is_int; int64_t i; double f; } Num;
 typedef struct Hyper { const char *name; bool is_array; Num num; float *array; int64_t n; } Hyper;
 typedef struct HyperEnv {
   Arena *arena; const Module *module; const Weights *w;
+  const ModelDecl *decl;         /* what other names a folder's keys and tensors may have; NULL: none */
   const char *arch;              /* what GGUF writes before keys; NULL: keys are as they are */
   int64_t context;
   Hyper *item; int n, cap;
@@ -22,6 +23,9 @@ typedef struct HyperEnv {
 } HyperEnv;
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
 const char *hyper_name(HyperEnv *env, const char *pattern); /* a tensor's name: {x} is a number known here, as a layer's */
+const FileKv *hyper_kv(HyperEnv *env, const char *name);       /* NULL: the file has none */
+const FileTensor *hyper_tensor(HyperEnv *env, const char *pattern);
+Err *hyper_load_array(HyperEnv *env, const HyperDecl *d, Hyper *h);
 Err *hyper_load(HyperEnv *env, const ModelDecl *d);
 Err *hyper_load_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *out); /* out[l->n_hypers] */
 void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers);  /* what a layer's expressions see from now on; l NULL: no layer */
@@ -73,15 +77,15 @@ typedef struct Section {
   int64_t *temp_off; int64_t temp_bytes;
   const Kern *(*kern)[KERN_N_SHAPES]; /* by region */
   bool *per_seq;                 /* by region: touches state, runs once per sequence */
+  struct SpentWork *spent;       /* of spent.c, by region */
 } Section;
 
 /* One run of a section's plan for one layer. */
 typedef struct SeqArgs { void ***part; int n, cap; } SeqArgs;
 typedef struct Call { Section *section; int layer; void ***args; SeqArgs *seq; } Call; /* args[region][i]; seq[region].part[nth sequence][i] */
 
-/* spent.c: time under LUMEN_TRACE=time. */
-typedef struct SpentRow { const Kern *k; int64_t t_ns, n_calls, n_items; } SpentRow;
-typedef struct Spent { SpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } Spent; /* build_ns: before the threads start */
+/* spent.c: one kernel of a step, done. */
+typedef struct SpentJob { const Kern *k; Section *section; int region; int64_t first_row, sym[2], n_items, t_ns; } SpentJob;
 
 struct Model {
   Arena *arena; Arena *forms_arena;
@@ -89,7 +93,7 @@ struct Model {
   Weights *weights;
   HyperEnv env;
   ModelOptions opt;
-  const char *precision, *kv; IrMem kv_mem;
+  const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;
   int64_t context; int chunk; int64_t n_vocab, n_layers;
@@ -107,18 +111,23 @@ struct Model {
   int32_t *tokens, *pos, *rows;
   DevClaim *claim; int n_claims;
   struct Job *job; int cap_jobs;  /* of step.c */
+  struct Span *span; int64_t n_spans; /* of step.c, [thread][job], while steps are watched */
   const float *logits; int64_t logits_stride;
   ModelTimes times;
-  Spent spent[2];                /* steps of one token a sequence, of several */
+  ModelSpent spent[2];           /* steps of one token a sequence, of several */
+  bool watched;
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
 
+Model *model_new(const ModelOptions *opt);
+Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */
 Err *model_bind_tensors(Model *m);
+Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out); /* out[r]: the file's row that is row r */
 bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer); /* a declared one */
 Err *model_build_graph(Model *m);
 Err *model_load_weights(Model *m);
 Err *model_plan_memory(Model *m);
-void model_spent_add(Model *m, Spent *s, const Kern *k, int64_t n_items, int64_t t_ns);
+void model_spent_add(Model *m, ModelSpent *s, const SpentJob *j);
 void model_spent_print(Model *m);
 Err *model_kernels(Model *m, Section *s, KernShape shape);
 #endif

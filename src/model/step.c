@@ -6,8 +6,9 @@
 #include "model/priv.h"
 
 typedef struct Job Job;
-struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; int64_t t_ns; }; /* t_ns: only when traced */
-typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; Spent *spent; } Step; /* spent: NULL unless traced */
+struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; Section *section; int region; int64_t first_row, n_rows; };
+typedef struct Span { int64_t begin, end; } Span; /* when a thread worked on a job; 0: not at all */
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; ModelSpent *spent; } Step; /* spent: NULL unless traced */
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 static void max_syms(const Model *m, int64_t *sym) {
@@ -166,20 +167,23 @@ static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, 
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------- */
-static void run_job(Model *m, Job *j, int i, int thread) {
+/* -> whether any of it was this thread's. */
+static bool run_job(Model *m, Job *j, int i, int thread) {
   void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
-  if (j->n_items == 0) return;
-  if (j->n_items == 1 || m->n_threads == 1) {
-    int64_t a, b;
-    if (m->n_threads == 1) j->k->entry(j->args, 0, j->n_items, scratch);
-    else if (dev_claim(&m->claim[i], 1, 1, &a, &b)) j->k->entry(j->args, 0, 1, scratch);
-    return;
-  }
   int64_t a, b, chunk = MAX(j->n_items / (m->n_threads * 4), 1);
-  while (dev_claim(&m->claim[i], chunk, j->n_items, &a, &b)) j->k->entry(j->args, a, b, scratch);
+  bool any = false;
+  if (j->n_items == 0) return false;
+  if (m->n_threads == 1) {
+    j->k->entry(j->args, 0, j->n_items, scratch);
+    return true;
+  }
+  for (; dev_claim(&m->claim[i], chunk, j->n_items, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
+  return any;
 }
 
 static int64_t traced_now(const Step *s) { return s->spent ? os_now_ns() : 0; }
+
+static Span *span_of(const Step *s, int thread, int job) { return &s->m->span[(int64_t)thread * s->n_jobs + job]; }
 
 static void step_thread(void *ctx, int thread, int n_threads) {
   Step *s = ctx;
@@ -193,7 +197,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
         for (int k = i; k <= end; k++) {
           int64_t t = traced_now(s);
           s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
-          s->job[k].t_ns = traced_now(s) - t;
+          if (s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
         }
         dev_barrier_release(s->m->pool);
       }
@@ -202,8 +206,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
       if (running) dev_barrier(s->m->pool);
       for (int k = i; k <= end; k++) {
         int64_t t = traced_now(s);
-        run_job(s->m, &s->job[k], k, thread);
-        if (thread == 0) s->job[k].t_ns = traced_now(s) - t;
+        if (run_job(s->m, &s->job[k], k, thread) && s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
       }
       running = true;
     }
@@ -224,8 +227,9 @@ static void set_syms(const TpRegion *rg, void **args, const int64_t *sym) {
   for (int k = 0; k < rg->n_args; k++) if (rg->arg[k] < 0) args[k] = (void *)(intptr_t)sym[~rg->arg[k]];
 }
 
-static void add_job(Step *st, const Kern *k, void **args, int64_t n_items) {
-  PUSH(st->m->arena, st->job, st->n_jobs, st->cap_jobs, (Job){.k = k, .args = args, .n_items = n_items});
+static void add_job(Step *st, Section *s, int region, const Kern *k, void **args, const int64_t *sym, int64_t first_row) {
+  Job j = {.k = k, .args = args, .n_items = region_items(s->plan, region, &k->sched, sym), .section = s, .region = region, .first_row = first_row, .n_rows = sym[0]};
+  PUSH(st->m->arena, st->job, st->n_jobs, st->cap_jobs, j);
 }
 
 /* The same region on the rows of one sequence: row buffers start at its first row, the symbol counts its rows. */
@@ -247,7 +251,7 @@ static Err *add_seq_job(Step *st, const Call *c, int region, const StepPart *par
       args[i] = (uint8_t *)args[i] + first_row * tp_row_elems(s->tp, b) * ir_mem_bytes[t->mem];
   }
   set_syms(rg, args, sym);
-  add_job(st, k, args, region_items(s->plan, region, &k->sched, sym));
+  add_job(st, s, region, k, args, sym, first_row);
   return NULL;
 }
 
@@ -263,7 +267,7 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     } else {
       TRY(region_kernel(st->m, s, r, st->sym, &k));
       set_syms(rg, c->args[r], st->sym);
-      add_job(st, k, c->args[r], region_items(s->plan, r, &k->sched, st->sym));
+      add_job(st, s, r, k, c->args[r], st->sym, 0);
     }
     if (r + 1 == s->plan->n_regions || s->plan->region[r + 1].phase != rg->phase) {
       st->job[st->n_jobs - 1].last_of_phase = true;
@@ -302,6 +306,28 @@ static int64_t set_inputs(Model *m, const StepPart *part, int n_parts) {
   return n_rows;
 }
 
+static void clear_spans(Step *st) {
+  Model *m = st->m;
+  int64_t n = (int64_t)st->n_jobs * m->n_threads;
+  if (n > m->n_spans) {
+    m->n_spans = n;
+    m->span = ARENA_ARRAY(m->arena, Span, n);
+  }
+  memset(m->span, 0, (size_t)n * sizeof *m->span);
+}
+
+/* From its first item's begin to its last item's end, whichever threads did them. */
+static int64_t job_ns(const Step *st, int job) {
+  Span all = {0};
+  for (int t = 0; t < st->m->n_threads; t++) {
+    Span s = *span_of(st, t, job);
+    if (!s.end) continue;
+    if (!all.end || s.begin < all.begin) all.begin = s.begin;
+    all.end = MAX(all.end, s.end);
+  }
+  return all.end - all.begin;
+}
+
 static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows) {
   Model *m = st->m;
   int64_t t0 = traced_now(st);
@@ -315,17 +341,21 @@ static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows
     m->claim = (DevClaim *)(((uintptr_t)c + 63) & ~(uintptr_t)63);
   }
   for (int i = 0; i < st->n_jobs; i++) atomic_store_explicit(&m->claim[i].next, 0, memory_order_relaxed);
+  if (st->spent) clear_spans(st);
   if (st->spent) st->spent->build_ns += os_now_ns() - t0;
   dev_pool_run(m->pool, step_thread, st);
   return NULL;
 }
 
 static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
-  Spent *s = st->spent;
+  ModelSpent *s = st->spent;
   s->n_steps++;
   s->n_tokens += n_tokens;
   s->t_ns += t_ns;
-  for (int i = 0; i < st->n_jobs; i++) model_spent_add(st->m, s, st->job[i].k, st->job[i].n_items, st->job[i].t_ns);
+  for (int i = 0; i < st->n_jobs; i++) {
+    const Job *j = &st->job[i];
+    model_spent_add(st->m, s, &(SpentJob){j->k, j->section, j->region, j->first_row, {j->n_rows, st->sym[1]}, j->n_items, job_ns(st, i)});
+  }
 }
 
 enum { HUGE_FROM = 512 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
@@ -353,7 +383,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   st.sym[0] = n_tokens;
   st.sym[1] = n_rows;
   if (trace_on(TRACE_batch, NULL)) trace_parts(part, n_parts, n_tokens, n_rows);
-  if (trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
+  if (m->watched || trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
   int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
   if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);

@@ -156,13 +156,11 @@ IrRef buf_base(Emit *e, int buf) { return is_local(e, buf) ? e->scratch : e->arg
 void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
   const TpBuf *b = &e->p->buf[buf];
   int first = is_local(e, buf) ? e->r->n_par : 0;
-  int64_t s = 1, d = 0;
+  int64_t s = 1;
   for (int i = b->n_dims - 1; i >= 0; i--) {
     if (i == first && i < b->n_dims - 1) s = first ? ROUND_UP(s, 16) : tp_row_pad(s, b->mem);
     stride[i] = i < first ? 0 : s;
-    if (i <= first) continue;
-    CHECK(dx_is_int(e->d, b->dim[i], &d), "buffer %s: inner dimension not known", b->name);
-    s *= d;
+    if (i > first) s *= tp_dim_elems(e->p, b, i, NULL);
   }
 }
 
@@ -313,6 +311,10 @@ static Vals emit_load(Emit *e, Dx x) {
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     e->row = k;
+    if (e->p->buf[buf].blocks) {
+      r.v[k] = emit_block_element(e, &n, r.vec);
+      continue;
+    }
     int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
@@ -639,14 +641,14 @@ int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok) {
 }
 
 /* The same over a block of `lanes` values that starts at a multiple of `lanes`. */
-static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
+int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
   const DxNode *n = &d->node[x];
   int64_t v;
   if (n->kind == DX_OP && (n->op == DXO_DIV || n->op == DXO_MOD) && d->node[n->arg[0]].kind == DX_AXIS && d->node[n->arg[0]].ival == axis &&
       dx_is_int(d, n->arg[1], &v) && v % lanes == 0) return n->op == DXO_MOD;
   if (n->kind == DX_OP && n->n_args == 2 && n->axes >> axis & 1) {
-    if (n->op == DXO_ADD) return lane_coef(d, n->arg[0], axis, lanes, ok) + lane_coef(d, n->arg[1], axis, lanes, ok);
-    if (n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) return lane_coef(d, n->arg[0], axis, lanes, ok) * v;
+    if (n->op == DXO_ADD) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) + emit_lane_coef(d, n->arg[1], axis, lanes, ok);
+    if (n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) * v;
   }
   return dx_coef(d, x, axis, ok);
 }
@@ -654,8 +656,9 @@ static int64_t lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
 static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   int64_t stride[IR_MAX_DIMS], c = 0;
   bool ok = true;
+  if (e->p->buf[n->ival].blocks) return emit_blocks_fit(e, n, axis, lanes);
   emit_buf_strides(e, (int)n->ival, stride);
-  for (int i = n->n_args - 1; i >= 0; i--) c += lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
+  for (int i = n->n_args - 1; i >= 0; i--) c += emit_lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
   return ok && (c == 0 || c == 1);
 }
 

@@ -64,6 +64,8 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride);
 IrRef buf_base(Emit *e, int buf);
 IrMem buf_mem(const Emit *e, int buf);
 
+int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok); /* the same over `lanes` values that start at a multiple of as many */
+
 /* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
 typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;
 void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, int n_init);
@@ -77,6 +79,17 @@ void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
+void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
+/* blocks.c */
+IrRef emit_block_element(Emit *e, const DxNode *load, bool vec);
+bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes);
+bool emit_along_blocks(Emit *e, Dx x, int axis); /* something in x lies in blocks along the axis */
+void emit_block_store(Emit *e, const TpStmt *t);
+/* encode.c: the numbers of 16 blocks, each as 16 lanes of its kind in scratch from `at` on, 64 bytes a number. x: floats; offs: bytes to each block's
+   first. Scratch it takes: emit_encode_bytes. */
+void emit_encode(Emit *e, const FormatForm *f, IrRef x, IrRef offs, int64_t at);
+int64_t emit_encode_bytes(const FormatForm *f);
+void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte); /* one number of one lane: to memory */
 /* quad.c: four codes of each row while packing, one a byte. */
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);

@@ -12,7 +12,7 @@ typedef struct Enc {
   int *hoisted, n_searches;     /* by node: the last search whose loop it was looked at for */
   IrRef axis[DX_MAX_AXES];
   int64_t axis_max[DX_MAX_AXES];
-  int64_t x_off, half_off, out_off; /* in scratch: the floats, room for one vector of halves, the fields' values */
+  int64_t x_off; /* in scratch: the floats; from 0 on there is room for one vector of halves */
 } Enc;
 
 enum { MAX_CODE = 1 << 19 }; /* instructions of the IR */
@@ -44,8 +44,8 @@ static IrRef divide(Enc *c, const DxNode *n, IrRef a) {
 }
 
 static IrRef rounded(Enc *c, IrMem m, IrRef v) {
-  emit_store_at(c->e, m, c->e->scratch, lin_const(c->half_off), v, 0);
-  return ir_load(&c->e->b, m, IR_T_f32x16, c->e->scratch, 0, 1, c->half_off);
+  emit_store_at(c->e, m, c->e->scratch, lin_const(0), v, 0);
+  return ir_load(&c->e->b, m, IR_T_f32x16, c->e->scratch, 0, 1, 0);
 }
 
 /* What the body needs and the loop does not change is computed before it. inside: axes of this loop and those in it. */
@@ -133,85 +133,88 @@ static IrRef value(Enc *c, Dx x) {
 }
 
 /* ---- fields -------------------------------------------------------------------------------------------------------- */
-typedef struct FieldOut { IrMem mem; int64_t at; Dx value; } FieldOut;
-
-static Err *field_values(FmtEval *s, FieldOut *out, int *n) {
-  *n = 0;
-  for (int i = 0; i < s->f->n_fields; i++) {
-    const Field *f = &s->f->field[i];
+Err *format_stored(Arena *a, const Module *m, FormatForm *form) {
+  FmtEval *s = ARENA_NEW(a, FmtEval);
+  const FormatDecl *decl = form->decl;
+  int64_t most = 0;
+  int n = 0;
+  if (form->stored) return NULL;
+  if (!decl->n_encodes) return err_new(ERR_UNSUPPORTED, "format %s: its text has no encode, which says how floats become blocks", decl->name);
+  fmt_begin(s, form->dag, m, decl, true);
+  for (int i = 0; i < decl->n_fields; i++) most += decl->field[i].count;
+  StoredNumber *out = ARENA_ARRAY(form->dag->arena, StoredNumber, most + 1);
+  for (int i = 0; i < decl->n_fields; i++) {
+    const Field *f = &decl->field[i];
     const FormatFn *fn = NULL;
     for (int k = 0; k < s->n_fns; k++) if (!strcmp(s->fn[k].name, f->name)) fn = &s->fn[k];
-    CHECK(fn, "format %s: encode leaves out %s", s->f->name, f->name);
-    IrMem m = dx_mem(f->elt);
-    if (m == IR_M_none) return err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, f->name, f->elt);
+    CHECK(fn, "format %s: encode leaves out %s", decl->name, f->name);
+    IrMem mem = dx_mem(f->elt);
+    if (mem == IR_M_none) return err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", decl->name, f->name, f->elt);
     for (int64_t k = 0; k < f->count && !s->err; k++)
-      out[(*n)++] = (FieldOut){m, f->offset + k * ir_mem_bytes[m], fmt_call(s, fn, fn->arg ? dx_int(s->d, k) : 0, 0)};
+      out[n++] = (StoredNumber){mem, f->offset + k * ir_mem_bytes[mem], fmt_call(s, fn, fn->arg ? dx_int(s->d, k) : 0, 0)};
   }
-  return s->err;
+  if (s->err) return s->err;
+  form->stored = out;
+  form->n_stored = n;
+  return NULL;
 }
 
-static void load_block(Enc *c, IrRef x, IrRef tile) {
+/* ---- 16 blocks ----------------------------------------------------------------------------------------------------- */
+/* In scratch, from `at` on: the numbers, then the floats, element by element. */
+int64_t emit_encode_bytes(const FormatForm *f) { return 64 * ((int64_t)f->n_stored + f->decl->block); }
+
+static void load_blocks(Enc *c, IrRef x, IrRef offs) {
   Emit *e = c->e;
   IrBuild *b = &e->b;
-  int64_t row = 4 * c->f->decl->block;
-  IrRef offs = ir_op2(b, IR_mul, ir_iota(b, 16), splat_i(c, row));
-  IrRef base = ir_padd(b, x, lin_value(e, lin_ref(tile, ENCODE_TILE * row)));
   Loop l;
   loop_begin(e, &l, ir_const_i(b, IR_T_i64, c->f->decl->block), true, NULL, 0);
-  IrRef v = ir_gather(b, IR_M_f32, IR_T_f32x16, ir_padd(b, base, lin_value(e, lin_ref(l.iv, 4))), offs, 0);
+  IrRef v = ir_gather(b, IR_M_f32, IR_T_f32x16, ir_padd(b, x, lin_value(e, lin_ref(l.iv, 4))), offs, 0);
   Lin to = lin_ref(l.iv, 64);
   to.k = c->x_off;
   emit_store_at(e, IR_M_f32, e->scratch, to, v, 0);
   loop_end(e, &l, NULL);
 }
 
-static void store_fields(Enc *c, const FieldOut *f, int n, IrRef blocks, IrRef tile) {
-  Emit *e = c->e;
-  IrBuild *b = &e->b;
-  Loop l;
-  loop_begin(e, &l, ir_const_i(b, IR_T_i64, ENCODE_TILE), true, NULL, 0);
-  IrRef at = ir_padd(b, blocks, lin_value(e, lin_add(e, lin_ref(tile, ENCODE_TILE * c->f->decl->n_bytes), lin_ref(l.iv, c->f->decl->n_bytes))));
-  for (int i = 0; i < n; i++) {
-    int bytes = ir_mem_bytes[f[i].mem];
-    bool half = f[i].mem == IR_M_f16 || f[i].mem == IR_M_bf16;
-    IrMem as = bytes == 1 ? IR_M_u8 : bytes == 2 ? IR_M_u16 : IR_M_i32;
-    IrRef v = ir_load(b, half ? IR_M_u16 : IR_M_i32, IR_T_i32, e->scratch, l.iv, half ? 2 : 4, c->out_off + 64 * i);
-    ir_store(b, as, at, 0, 1, f[i].at, v, 0);
+void emit_encode(Emit *e, const FormatForm *f, IrRef x, IrRef offs, int64_t at) {
+  Enc *c = ARENA_NEW(e->a, Enc);
+  *c = (Enc){.e = e, .d = f->dag, .f = f, .memo = ARENA_ARRAY(e->a, IrRef, f->dag->n), .hoisted = ARENA_ARRAY(e->a, int, f->dag->n), .x_off = at + 64 * (int64_t)f->n_stored};
+  load_blocks(c, x, offs);
+  for (int i = 0; i < f->n_stored; i++) {
+    const StoredNumber *s = &f->stored[i];
+    bool half = s->mem == IR_M_f16 || s->mem == IR_M_bf16, flt = c->d->node[s->value].type == DT_F32;
+    emit_store_at(e, half ? s->mem : flt ? IR_M_f32 : IR_M_i32, e->scratch, lin_const(at + 64 * i), value(c, s->value), 0);
   }
-  loop_end(e, &l, NULL);
 }
 
-Err *lower_encode(Arena *a, const Module *m, FormatForm *form, const char *name, IrFn **out_fn, int64_t *scratch_bytes) {
-  FmtEval *s = ARENA_NEW(a, FmtEval);
-  const FormatDecl *decl = form->decl;
+void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte) {
+  IrMem m = f->stored[i].mem;
+  int bytes = ir_mem_bytes[m];
+  bool half = m == IR_M_f16 || m == IR_M_bf16;
+  IrRef v = ir_load(&e->b, half ? IR_M_u16 : IR_M_i32, IR_T_i32, e->scratch, lane, half ? 2 : 4, at + 64 * i);
+  emit_store_at(e, bytes == 1 ? IR_M_u8 : bytes == 2 ? IR_M_u16 : IR_M_i32, to, byte, v, 0);
+}
+
+Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out_fn, int64_t *scratch_bytes) {
   IrRef args, first, last;
-  int n = 0;
-  if (!decl->n_encodes) return err_new(ERR_UNSUPPORTED, "format %s: its text has no encode, which says how floats become blocks", decl->name);
-  fmt_begin(s, form->dag, m, decl, true);
-  int64_t most = 0;
-  for (int i = 0; i < decl->n_fields; i++) most += decl->field[i].count;
-  FieldOut *field = ARENA_ARRAY(a, FieldOut, most);
-  TRY(field_values(s, field, &n));
-  Enc *c = ARENA_NEW(a, Enc);
+  int64_t row = 4 * f->decl->block;
+  TRY(format_stored(a, m, f));
   Emit *e = emit_new(a, name, &args, &first, &last);
-  *c = (Enc){.e = e, .d = form->dag, .f = form, .memo = ARENA_ARRAY(a, IrRef, form->dag->n), .hoisted = ARENA_ARRAY(a, int, form->dag->n), .x_off = 64, .half_off = 0};
-  c->out_off = c->x_off + 64 * decl->block;
-  *scratch_bytes = c->out_off + 64 * (int64_t)n;
+  *scratch_bytes = 64 + emit_encode_bytes(f);
   IrType ptr = ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_u8, .space = IR_S_global, .n_dims = 1, .dim = {-1}});
   IrRef x = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), blocks = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8);
-  Loop tiles;
-  emit_tables(e, form, args, ptr);
+  Loop tiles, l;
+  emit_tables(e, f, args, ptr);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
-  load_block(c, x, tile);
-  for (int i = 0; i < n; i++) {
-    const DxNode *v = &c->d->node[field[i].value];
-    bool flt = v->type == DT_F32;
-    IrMem to = field[i].mem == IR_M_f16 || field[i].mem == IR_M_bf16 ? field[i].mem : flt ? IR_M_f32 : IR_M_i32;
-    emit_store_at(e, to, e->scratch, lin_const(c->out_off + 64 * i), value(c, field[i].value), 0);
+  IrRef offs = ir_op2(&e->b, IR_mul, ir_iota(&e->b, ENCODE_TILE), ir_const_i(&e->b, IR_T_i32x16, row));
+  emit_encode(e, f, ir_padd(&e->b, x, lin_value(e, lin_ref(tile, ENCODE_TILE * row))), offs, 64);
+  loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, ENCODE_TILE), true, NULL, 0);
+  for (int i = 0; i < f->n_stored; i++) {
+    Lin byte = lin_add(e, lin_ref(tile, ENCODE_TILE * f->decl->n_bytes), lin_ref(l.iv, f->decl->n_bytes));
+    byte.k = f->stored[i].at;
+    emit_encoded(e, f, i, 64, l.iv, blocks, byte);
   }
-  store_fields(c, field, n, blocks, tile);
-  forget(c, 0);
+  loop_end(e, &l, NULL);
   loop_end(e, &tiles, NULL);
   ir_ret(&e->b);
   if (e->err) return err_wrap(e->err, "kernel %s", name);

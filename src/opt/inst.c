@@ -83,14 +83,31 @@ Err *tp_form(Tp *p, const char *format, FormatForm **out) {
   return NULL;
 }
 
+int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym) {
+  const DxNode *d = &p->dag->node[b->dim[i]];
+  CHECK(d->kind == DX_INT || sym, "buffer %s: inner dimension is not known", b->name);
+  int64_t n = d->kind == DX_INT ? d->ival : sym[d->ival];
+  return b->blocks && i == b->block_dim ? (n + b->blocks->block - 1) / b->blocks->block * b->blocks->n_bytes : n;
+}
+
 static int64_t buf_dim_product(const Tp *p, const TpBuf *b, int from, const int64_t *sym) {
   int64_t n = 1;
-  for (int i = from; i < b->n_dims; i++) {
-    const DxNode *d = &p->dag->node[b->dim[i]];
-    CHECK(d->kind == DX_INT || sym, "buffer %s: inner dimension is not known", b->name);
-    n *= d->kind == DX_INT ? d->ival : sym[d->ival];
-  }
+  for (int i = from; i < b->n_dims; i++) n *= tp_dim_elems(p, b, i, sym);
   return n;
+}
+
+Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f) {
+  int64_t n = 0;
+  bool number = f->plain && (f->mem == IR_M_f32 || f->mem == IR_M_f16 || f->mem == IR_M_bf16);
+  b->mem = number ? f->mem : IR_M_u8;
+  if (number) return NULL;
+  b->blocks = f;
+  b->block_dim = b->n_dims - (b->n_dims > 1 && t->dim[b->n_dims - 1]->kind == EX_INT ? 2 : 1);
+  if (b->block_dim < 1 || !dx_is_int(p->dag, b->dim[b->block_dim], &n))
+    return err_new(ERR_UNSUPPORTED, "%s: blocks of format %s must lie along a dimension of known length behind the first", b->name, f->decl->name);
+  if (n % f->decl->block)
+    return err_new(ERR_SHAPE, "%s: dimension %d is %lld elements, which are no whole blocks of format %s: it has %lld elements a block", b->name, b->block_dim, (long long)n, f->decl->name, (long long)f->decl->block);
+  return NULL;
 }
 
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym) {
@@ -194,7 +211,7 @@ static Dx eval_index(Scope *s, const Expr *e) {
     return weight(s, buf, attr, idx[0], idx[1]);
   }
   if (base->kind == EX_FIELD) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s is stored as numbers, which have no %s", s->op, name, base->name));
-  DxNode node = {.kind = DX_LOAD, .type = t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
+  DxNode node = {.kind = DX_LOAD, .type = t->blocks || t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
   memcpy(node.arg, idx, sizeof(Dx) * (size_t)n);
   return dx_node(s->p->dag, node);
 }
@@ -397,7 +414,7 @@ static Err *bind_results(Scope *s, const OpDecl *op, int *results, int n_results
       if (s->err) return s->err;
       if (given && b.dim[k] != s->p->buf[results[i]].dim[k]) return dim_mismatch(s, r->name, k, s->p->buf[results[i]].dim[k], b.dim[k]);
     }
-    if (given) b.mem = s->p->buf[results[i]].mem;
+    if (given) b.mem = s->p->buf[results[i]].mem, b.blocks = s->p->buf[results[i]].blocks;
     if (!given && b.mem == IR_M_none) return err_new(ERR_SHAPE, "op %s: result %s: its format must come from the place it is stored to", op->name, r->name);
     TRY(err_wrap(tp_dims_check(s->p, r->name, &b), "op %s", op->name));
     if (!given) results[i] = tp_buf(s->p, b);
@@ -429,6 +446,53 @@ static Err *temp_for(Scope *s, const Stmt *st, const TpStmt *t, int *out) {
   return NULL;
 }
 
+/* Floats of memory, one behind the other along the axis. */
+static bool lies_along(const Tp *p, Dx x, int axis) {
+  const DxNode *n = &p->dag->node[x];
+  if (n->kind != DX_LOAD || n->n_args < 2 || p->buf[n->ival].blocks || p->buf[n->ival].mem != IR_M_f32 || p->buf[n->ival].fmt) return false;
+  for (int i = 0; i < n->n_args; i++) {
+    const DxNode *k = &p->dag->node[n->arg[i]];
+    if (i + 1 == n->n_args ? k->kind != DX_AXIS || k->ival != axis : k->axes >> axis & 1) return false;
+  }
+  return true;
+}
+
+/* What is stored is worked out in a temporary first, whose last index is the axis of the blocks. */
+static Err *store_through(Scope *s, const Stmt *st, TpStmt *t) {
+  Tp *p = s->p;
+  TpStmt first = *t;
+  DxNode load = {.kind = DX_LOAD, .type = DT_F32, .n_args = (uint8_t)t->n_axes};
+  int buf, n = 0;
+  if (t->n_axes > IR_MAX_DIMS || p->n_stmts == MAX_STMTS) return err_new(ERR_LIMIT, "more than %d axes or %d statements", IR_MAX_DIMS, MAX_STMTS);
+  first.block_axis = 0;
+  first.n_index = t->n_axes;
+  for (int i = 0; i < t->n_axes; i++) if (i + 1 != t->block_axis) first.index[n++] = dx_axis(p->dag, i);
+  first.index[n] = dx_axis(p->dag, t->block_axis - 1);
+  TRY(temp_for(s, st, &first, &buf));
+  first.buf = buf;
+  TRY(tp_stmt_check(p, &first));
+  PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, first);
+  load.ival = buf;
+  memcpy(load.arg, first.index, sizeof(Dx) * (size_t)t->n_axes);
+  t->rhs = dx_node(p->dag, load);
+  return NULL;
+}
+
+/* A store of floats into blocks takes a block at once: its axis along them comes last, and the floats lie in memory one behind the other. */
+static Err *store_blocks(Scope *s, const Stmt *st, TpStmt *t) {
+  Tp *p = s->p;
+  Dag *d = p->dag;
+  const TpBuf *b = &p->buf[t->buf];
+  int bd = b->block_dim, axis = d->node[t->index[bd]].kind == DX_AXIS ? (int)d->node[t->index[bd]].ival : -1;
+  bool alone = axis >= 0 && t->n_axes > 1 && t->extent[axis] == b->dim[bd];
+  for (int i = 0; i < t->n_index; i++) alone = alone && (i == bd || !(d->node[t->index[i]].axes >> axis & 1));
+  for (int i = 0; i < t->n_axes; i++) alone = alone && !(d->node[t->extent[i]].axes >> axis & 1);
+  if (!alone) return err_new(ERR_UNSUPPORTED, "its format %s has blocks along dimension %d, so a store must index that by an axis of its own that runs over all of it", b->blocks->decl->name, bd);
+  TRY(format_stored(p->arena, p->module, b->blocks));
+  t->block_axis = axis + 1;
+  return lies_along(p, t->rhs, axis) ? NULL : store_through(s, st, t);
+}
+
 static Err *add_stmt(Scope *s, const Stmt *st) {
   Tp *p = s->p;
   if (st->n_index == 0 && st->n_axes == 0) {
@@ -436,7 +500,7 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
     return s->err;
   }
   int mark = s->n;
-  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name};
+  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name, .line = p->line};
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   if (st->n_axes > DX_BINDER || st->n_index > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: too many axes", s->op, st->name);
   for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});
@@ -456,9 +520,10 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   }
   IrMem m = p->buf[buf].mem;
   const DxNode *r = &p->dag->node[t.rhs];
-  if (m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
+  if (p->buf[buf].blocks || m == IR_M_f32 || m == IR_M_f16 || m == IR_M_bf16) t.rhs = dx_to_f32(p->dag, t.rhs);
   else if (m == IR_M_i8 && r->kind == DX_OP && r->op == DXO_I8) t.rhs = dx_op1(p->dag, DXO_TOI, r->arg[0]); /* the store keeps 8 bits */
   t.buf = buf;
+  if (p->buf[buf].blocks) TRY(err_wrap(store_blocks(s, st, &t), "op %s: %s", s->op, st->name));
   TRY(tp_stmt_check(p, &t));
   if (p->n_stmts == MAX_STMTS) return err_new(ERR_LIMIT, "op %s: more than %d statements together with those before it", s->op, MAX_STMTS);
   PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);

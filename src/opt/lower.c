@@ -11,7 +11,7 @@ static IrType shape_of(Emit *e, int buf) {
   if (b && b->mem != IR_M_none && !b->fmt) {
     p.mem = (uint8_t)b->mem;
     p.n_dims = (uint8_t)b->n_dims;
-    for (int i = 0; i < b->n_dims; i++) if (!dx_is_int(e->d, b->dim[i], &p.dim[i])) p.dim[i] = -1;
+    for (int i = 0; i < b->n_dims; i++) p.dim[i] = dx_is_int(e->d, b->dim[i], NULL) ? tp_dim_elems(e->p, b, i, NULL) : -1;
   }
   return ir_ptr_type(e->fn, p);
 }
@@ -111,7 +111,7 @@ static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
 
 /* The last target index moves with exactly this axis, one element a step, and nothing else of the target does. */
 static int lane_axis_of(Emit *e, const TpStmt *t, int n_par) {
-  if (e->s.naive || t->n_index == 0) return -1;
+  if (e->s.naive || t->n_index == 0 || t->block_axis) return -1;
   for (int a = t->n_axes - 1; a >= n_par; a--) {
     bool ok = true;
     for (int i = 0; i < t->n_index; i++) if (dx_coef(e->d, t->index[i], a, &ok) != (i == t->n_index - 1)) ok = false;
@@ -162,7 +162,10 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
 static bool reads_along_chain(Emit *e, Dx x, int chain) {
   const DxNode *n = &e->d->node[x];
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
-  if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
+  if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks && chain >= 0 && n->axes >> chain & 1) {
+    const TpBuf *b = &e->p->buf[n->ival];
+    if (b->block_dim + 1 < b->n_dims && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return true;
+  } else if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
     bool ok = true;
     emit_buf_strides(e, (int)n->ival, stride);
@@ -183,6 +186,19 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   return blocks;
 }
 
+/* Lanes along blocks of a format: which elements of a block a vector holds must be known, so no loop runs over them. */
+static void lanes_in_blocks(Emit *e, const TpStmt *t, int axis, int64_t ext, int most) {
+  int rows = e->n_rows;
+  for (int64_t at = 0, n = ext / FULL_LANES; at < n; at += most) {
+    while (at + most > n) most /= 2;
+    e->blocks = most;
+    e->n_rows = rows * most;
+    lane_step(e, t, axis, lin_const(at * FULL_LANES), 0);
+  }
+  e->blocks = 1;
+  e->n_rows = rows;
+}
+
 static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
@@ -195,7 +211,8 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   } else n = ir_const_i(&e->b, IR_T_i64, ext / FULL_LANES);
   e->lane_axis = axis;
   e->lanes = FULL_LANES;
-  if (fixed && ext / FULL_LANES == 1) lane_step(e, t, axis, lin_const(0), 0);
+  if (fixed && emit_along_blocks(e, t->rhs, axis)) lanes_in_blocks(e, t, axis, ext, blocks);
+  else if (fixed && ext / FULL_LANES == 1) lane_step(e, t, axis, lin_const(0), 0);
   else if (blocks == 1 && (!fixed || ext >= FULL_LANES)) lane_blocks(e, t, axis, 0, n, 1);
   else if (blocks > 1) {
     int sh = blocks == 8 ? 3 : blocks == 4 ? 2 : 1;
@@ -209,8 +226,14 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   e->lanes = 1;
 }
 
+static void nest_steps(Emit *e, const TpStmt *t, int axis, int lane_axis, Lin first, int64_t n);
+
 static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   if (e->err) return;
+  if (t->block_axis && axis == t->n_axes - 1) {
+    emit_block_store(e, t);
+    return;
+  }
   if (axis == t->n_axes) {
     if (lane_axis >= 0) lane_loop(e, t, lane_axis);
     else store_target(e, t, emit(e, t->rhs), 0);
@@ -225,16 +248,20 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: blocks of weights along an axis of unknown length", t->text));
   Loop l;
   IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : emit_row_bound(e, t->extent[axis], IR_smax);
-  if (fixed && ext % unit) emit_fail(e, err_new(ERR_SHAPE, "%s: %lld is not a multiple of the block of %lld", t->text, (long long)ext, (long long)unit));
   loop_begin(e, &l, n, false, NULL, 0);
-  for (int64_t u = 0; u < unit; u++) {
+  nest_steps(e, t, axis, lane_axis, lin_ref(l.iv, unit), unit);
+  loop_end(e, &l, NULL);
+  if (fixed) nest_steps(e, t, axis, lane_axis, lin_const(ext / unit * unit), ext % unit);
+}
+
+static void nest_steps(Emit *e, const TpStmt *t, int axis, int lane_axis, Lin first, int64_t n) {
+  for (int64_t u = 0; u < n; u++) {
     int mark = emit_mark(e);
-    e->axis[axis] = lin_ref(l.iv, unit);
-    e->axis[axis].k = u;
+    e->axis[axis] = first;
+    e->axis[axis].k += u;
     nest(e, t, axis + 1, lane_axis);
     emit_forget_axis(e, mark, axis);
   }
-  loop_end(e, &l, NULL);
 }
 
 static void one_row(Emit *e, const TpStmt *t, int n_par, Vals *value) {

@@ -90,6 +90,9 @@ typedef struct PackLeaf {
   Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
+/* What encode says of one number of a block: its kind, its byte, its value over the floats to store (DX_FIELD of f32: one after another). */
+typedef struct StoredNumber { IrMem mem; int64_t at; Dx value; } StoredNumber;
+
 typedef struct FormatForm {
   const FormatDecl *decl;
   Dag *dag;
@@ -110,9 +113,12 @@ typedef struct FormatForm {
   const Expr **number; int n_numbers; /* of a layout: json(..) calls, whose values packing gets as floats */
   bool sorted;              /* columns are packed in the order of their groups */
   struct FormatForm *rows;  /* the form in which rows are picked one by one; NULL: this */
+  StoredNumber *stored; int n_stored; /* format_stored */
 } FormatForm;
 enum { FORMAT_ARG_TABLES = 4, FORMAT_MAX_ARGS = FORMAT_ARG_TABLES + DX_MAX_TABLES }; /* pack and decode functions: args from here on are the tables */
 void format_table_args(const FormatForm *f, void **args);
+/* encode.c: what encode says, evaluated once; adds the tables it uses to the form's. ERR_UNSUPPORTED: the text has no encode. */
+Err *format_stored(Arena *a, const Module *m, FormatForm *f);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
@@ -161,6 +167,7 @@ typedef struct TpBuf {
   IrMem mem;                /* f32 i32 i8 f16 bf16; weights in a non-plain format: IR_M_none */
   FormatForm *fmt;          /* weights */
   int order;                /* weights whose columns are sorted: 1 + the buffer of which column each is, i32[K] */
+  FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
@@ -171,8 +178,10 @@ typedef struct TpBuf {
 typedef struct TpStmt {
   int buf; int n_index; Dx index[IR_MAX_DIMS];
   int n_axes; Dx extent[DX_BINDER];
+  int block_axis;           /* a store of blocks: 1 + the axis along them, the last one; rhs loads its floats one behind the other; 0: of numbers */
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
+  int line;                 /* of the caller's text that called the op, 0: none */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
@@ -182,6 +191,7 @@ typedef struct TpSym { const char *name; } TpSym;             /* a dimension kno
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
+  int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
   TpSym *sym; int n_syms, cap_syms;
@@ -205,6 +215,10 @@ Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index l
 Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
+int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
+/* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
+   as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
+Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
@@ -249,7 +263,7 @@ int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t 
 Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn **out);
 /* decode: args[0] blocks, args[1] f32 out; items: blocks as declared. Values exactly as the text says. */
 Err *lower_decode(Arena *a, const FormatForm *f, const char *name, IrFn **out);
-/* encode.c: encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
+/* encode: args[0] f32, args[1] blocks as declared (zero where no field lies), tables as above; items: tiles of ENCODE_TILE blocks. As the
    format's encode says; ERR_UNSUPPORTED when it says nothing. Adds the tables it uses to the form's. */
 enum { ENCODE_TILE = 16 };
 Err *lower_encode(Arena *a, const Module *m, FormatForm *f, const char *name, IrFn **out, int64_t *scratch_bytes);

@@ -67,13 +67,14 @@ static void order_axes(Planner *pl, TpStmt *t) {
   AxisMap m = {.d = pl->d};
   Dx extent[DX_BINDER];
   int n = 0;
-  for (int pass = 0; pass < 2; pass++) {
+  for (int pass = 0; pass < 3; pass++) { /* an axis along blocks comes last: nobody shares a block */
     for (int i = 0; i < t->n_axes; i++) {
-      if ((pl->d->node[t->extent[i]].kind == DX_SYM) != (pass == 0)) continue;
+      if ((i + 1 == t->block_axis ? 2 : pl->d->node[t->extent[i]].kind == DX_SYM ? 0 : 1) != pass) continue;
       m.to[i] = dx_axis(pl->d, n);
       extent[n++] = t->extent[i];
     }
   }
+  if (t->block_axis) t->block_axis = n;
   for (int i = 0; i < n; i++) t->extent[i] = dx_rewrite(pl->d, extent[i], map_axis, &m);
   for (int i = 0; i < t->n_index; i++) t->index[i] = dx_rewrite(pl->d, t->index[i], map_axis, &m);
   t->rhs = dx_rewrite(pl->d, t->rhs, map_axis, &m);
@@ -358,7 +359,7 @@ static bool region_writes_state(const Planner *pl, const TpRegion *r) {
 /* The parallel axes region r would have with statement t in it; 0: it may not join. What has nothing to do with a region that stores to a
    state stays out of it: sooner or later it meets who reads that state, at places that are not the item's, and would be torn in two. */
 static int join_par(const Planner *pl, const TpRegion *r, int region, const TpStmt *t) {
-  int most = common_prefix(r, t);
+  int most = t->block_axis ? MIN(common_prefix(r, t), max_par(t)) : common_prefix(r, t);
   bool stores = region_writes_state(pl, r) && !writes_state(pl, t);
   for (int n = most; n >= 1; n--) {
     bool depends;
@@ -503,13 +504,17 @@ static void add_arg(ArgList *l, int what) {
   PUSH(l->pl->a, l->r->arg, l->r->n_args, l->cap, what);
 }
 
+static void add_tables(ArgList *l, const FormatForm *f) {
+  for (int i = 0; f && i < f->dag->n_tabs; i++) add_arg(l, TP_TABLE + tp_table(l->pl->p, f->dag->tab[i].data));
+}
+
 static void collect_args(ArgList *l, Dx x) {
   const DxNode *n = &l->pl->d->node[x];
   if (!dag_walk_first(l->pl->d, x)) return;
   if (n->kind == DX_SYM) add_arg(l, ~(int)n->ival);
   if ((n->kind == DX_LOAD || n->kind == DX_WGT) && l->pl->p->buf[n->ival].local < 0) add_arg(l, tp_root(l->pl->p, (int)n->ival));
-  const FormatForm *f = n->kind == DX_WGT ? l->pl->p->buf[n->ival].fmt : NULL;
-  for (int i = 0; f && i < f->dag->n_tabs; i++) add_arg(l, TP_TABLE + tp_table(l->pl->p, f->dag->tab[i].data));
+  if (n->kind == DX_WGT) add_tables(l, l->pl->p->buf[n->ival].fmt);
+  if (n->kind == DX_LOAD) add_tables(l, l->pl->p->buf[n->ival].blocks);
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
 }
 
@@ -524,7 +529,8 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
     while (k < r->n_args && r->arg[k] != rt) k++;
     v = b->local >= 0 ? 1000 + rt : k;
     h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
-    if (b->fmt) h = hash_bytes(b->fmt->decl->name, strlen(b->fmt->decl->name), h);
+    const FormatForm *f = b->fmt ? b->fmt : b->blocks;
+    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)b->block_dim);
     for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
   }
   int64_t id[4] = {n->kind, n->op, v, n->n_args};
@@ -552,6 +558,7 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
     for (int k = 0; k < t->n_axes; k++) collect_args(&l, t->extent[k]);
     collect_args(&l, t->rhs);
     if (pl->p->buf[t->buf].local < 0) add_arg(&l, tp_root(pl->p, t->buf));
+    add_tables(&l, pl->p->buf[t->buf].blocks);
     bool told = false;
     for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
     if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);

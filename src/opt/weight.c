@@ -136,6 +136,11 @@ IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef off
     uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
     at = hash_bytes(t, sizeof t, at);
   }
+  emit_field_memo(e, f, at);
+  return block_value(e, f, x, base, offs, byte);
+}
+
+void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at) {
   if (e->field.f != f || e->field.at != at || e->field.n < f->dag->n) {
     e->field.f = f;
     e->field.at = at;
@@ -143,7 +148,6 @@ IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef off
     else memset(e->field.v, 0, sizeof(IrRef) * (size_t)e->field.n);
     e->field.n = MAX(e->field.n, f->dag->n);
   }
-  return block_value(e, f, x, base, offs, byte);
 }
 
 typedef struct AtElement { const FormatForm *f; int64_t i; } AtElement;
@@ -337,6 +341,14 @@ static int64_t unit_of(Emit *e, Dx x, int axis) {
   for (int i = 0; i < n->n_args; i++) {
     int64_t u = unit_of(e, n->arg[i], axis);
     unit = unit / dx_gcd(unit, u) * u;
+  }
+  if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks) {
+    const TpBuf *b = &e->p->buf[n->ival];
+    bool linear = true;
+    int64_t c = dx_coef(e->d, n->arg[b->block_dim], axis, &linear);
+    if (!linear) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a position in its blocks of %s is not linear", b->name, b->blocks->decl->name));
+    int64_t u = c ? b->blocks->block / dx_gcd(b->blocks->block, c) : 1;
+    return unit / dx_gcd(unit, u) * u;
   }
   if (n->kind != DX_WGT) return unit;
   const FormatForm *f = form_of(e, (int)n->ival);

@@ -55,25 +55,33 @@ Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messag
 
 Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL, out); }
 
-/* The first of the keys that holds a number from lo to hi; else the value as it is. A file's odd recommendation is no error. */
-static double recommended(const Weights *w, const char *const key[2], double lo, double hi, double value) {
+typedef enum Advice {
+#define SAMPLING(id, folder, gguf, is_int, lo, hi) ADVICE_##id,
+#include "model/sampling.def"
+#undef SAMPLING
+} Advice;
+static const struct { const char *key[2]; double lo, hi; } advice[] = {
+#define SAMPLING(id, folder, gguf, is_int, lo, hi) {{folder, gguf}, lo, hi},
+#include "model/sampling.def"
+#undef SAMPLING
+};
+
+/* The first of the keys that holds a number of sense; else the value as it is. A file's odd recommendation is no error. */
+static double recommended(const Weights *w, Advice id, double value) {
   for (int i = 0; i < 2; i++) {
     double x = NAN;
-    err_free(file_kv_float(w, key[i], &x));
-    if (x >= lo && x <= hi) return x;
+    err_free(file_kv_float(w, advice[id].key[i], &x));
+    if (x >= advice[id].lo && x <= advice[id].hi) return x;
   }
   return value;
 }
 
 RunSampling run_sampling_default(const Weights *w) {
   RunSampling p = {.temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
-  static const char *const keys[][2] = {{"generation_config.temperature", "general.sampling.temp"}, {"generation_config.top_k", "general.sampling.top_k"},
-    {"generation_config.top_p", "general.sampling.top_p"}, {"generation_config.min_p", "general.sampling.min_p"},
-    {"generation_config.repetition_penalty", "general.sampling.penalty_repeat"}};
-  p.temperature = recommended(w, keys[0], 0, 100, p.temperature);
-  p.top_k = (int64_t)recommended(w, keys[1], 0, INT32_MAX, (double)p.top_k);
-  p.top_p = recommended(w, keys[2], 0, 1, p.top_p);
-  p.min_p = recommended(w, keys[3], 0, 1, p.min_p);
-  p.repeat_penalty = recommended(w, keys[4], 0.1, 10, p.repeat_penalty);
+  p.temperature = recommended(w, ADVICE_TEMPERATURE, p.temperature);
+  p.top_k = (int64_t)recommended(w, ADVICE_TOP_K, (double)p.top_k);
+  p.top_p = recommended(w, ADVICE_TOP_P, p.top_p);
+  p.min_p = recommended(w, ADVICE_MIN_P, p.min_p);
+  p.repeat_penalty = recommended(w, ADVICE_REPEAT_PENALTY, p.repeat_penalty);
   return p;
 }

@@ -179,6 +179,7 @@ typedef struct Pieces { Piece *p; int n, cap; } Pieces;
 Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /* owned by v */
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
+const char *text_split_rule_name(int i);                          /* NULL past the end */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);
 void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out);
 

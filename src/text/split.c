@@ -76,6 +76,8 @@ static const struct SplitRow { const char *name; bool ignore_merges, form; int n
 #undef SPLIT
 };
 
+const char *text_split_rule_name(int i) { return i < (int)COUNT_OF(split_rows) ? split_rows[i].name : NULL; }
+
 Err *text_split_rule(TextVocab *v, const char *name) {
   const struct SplitRow *row = NULL;
   for (size_t i = 0; i < COUNT_OF(split_rows) && !row; i++)

@@ -36,6 +36,9 @@ typedef struct TextVocabSource {
 
 /* Fails: ERR_FORMAT (the message names the field), ERR_UNSUPPORTED (unknown kind or split rule). */
 Err *text_vocab_new(const TextVocabSource *src, TextVocab **out);
+/* export.c: the inverse: what a GGUF file would say, all of it in the arena. n_tokens: as many as the model has rows for; the vocabulary is
+   cut or padded to it; 0: its own. Reads texts as v does, or fails: ERR_UNSUPPORTED. */
+Err *text_vocab_source(Arena *a, const TextVocab *v, int n_tokens, TextVocabSource *out);
 void text_vocab_free(TextVocab *v);                          /* NULL is fine */
 int text_vocab_n_tokens(const TextVocab *v);
 int text_vocab_bos(const TextVocab *v);                      /* -1 when there is none; likewise eos */

@@ -11,7 +11,8 @@
   X(T, seed, 0, INT, "N", NULL, 0, 0, "seed")                       \
   X(T, heat, 't', FLOAT, "T", NULL, 0, 2, "temperature")            \
   X(T, out, 'o', STR, "FILE", "-", 0, 0, "where to")                \
-  X(T, std, 0, LIST, "DIR", NULL, 0, 0, "folders")
+  X(T, std, 0, LIST, "DIR", NULL, 0, 0, "folders")                  \
+  X(T, to, 'T', OUT, "FILE.json", NULL, 0, 0, "print or write")
 OPT_DEFINE(Opts, ROWS)
 
 static Arena *a;
@@ -49,6 +50,20 @@ static void test_forms(void) {
     EXPECT_OK(parse("-h"));
     EXPECT(rest.help);
   }
+  TEST("opt: an option that may stand alone takes no operand for its value") {
+    EXPECT_OK(parse("a"));
+    EXPECT(!o.to);
+    EXPECT_OK(parse("--to a.gguf"));
+    EXPECT(!strcmp(o.to, "-") && rest.n_args == 1 && !strcmp(rest.arg[0], "a.gguf"));
+    EXPECT_OK(parse("a --to b.json"));
+    EXPECT(!strcmp(o.to, "b.json") && rest.n_args == 1);
+    EXPECT_OK(parse("-jT b.json"));
+    EXPECT(o.json && !strcmp(o.to, "b.json") && rest.n_args == 0);
+    EXPECT_OK(parse("-Tj --to=c"));
+    EXPECT(o.json && !strcmp(o.to, "c"));
+    EXPECT_OK(parse("a -T"));
+    EXPECT(!strcmp(o.to, "-") && rest.n_args == 1);
+  }
   TEST("opt: faults name the option, what it got and what it takes") {
     fails("--jsn", "did you mean --json?");
     fails("--frobnicate", "unknown option --frobnicate");
@@ -71,7 +86,7 @@ static void test_forms(void) {
     FILE *f = open_memstream(&text, &n);
     opt_help(f, "x FILE", "does x", Opts_rows, COUNT_OF(Opts_rows));
     fclose(f);
-    EXPECT(strstr(text, "usage: lumen x FILE\ndoes x\n") && strstr(text, "-j, --json ") && strstr(text, "    --seed N ") && strstr(text, "lines (40)\n"), "%s", text);
+    EXPECT(strstr(text, "usage: lumen x FILE\ndoes x\n") && strstr(text, "-j, --json ") && strstr(text, "-T, --to [FILE.json] ") && strstr(text, "    --seed N ") && strstr(text, "lines (40)\n"), "%s", text);
     free(text);
   }
   TEST("opt: nearest name") {

@@ -284,7 +284,10 @@ static void errors(void) {
     {"linear w=q4_0[1,1,1,1,1,1,1] x=f32[2,32]", "at most 6 dimensions"},
     {"add a=f32[2,5] b=f32[3,5]", "b: dimension 0 (M) is 3, elsewhere it is 2"},
     {"keep_values x=f32[2,2,24] pos=i32[2]", "result v needs a format and dimensions"},
-    {"keep_values x=f32[2,2,24] pos=i32[2] v=q8_0[2,40,32]", "format q8_0 has blocks"},
+    {"keep_values x=f32[2,2,24] pos=i32[2] v=q8_0[2,40,24]", "v: dimension 2 is 24 elements, which are no whole blocks of format q8_0: it has 32 elements a block"},
+    {"keep_keys x=f32[2,2,48] pos=i32[2] k=q8_0[2,3,48,16]", "k: dimension 2 is 48 elements, which are no whole blocks of format q8_0: it has 32 elements a block"},
+    {"keep_values x=f32[2,2,256] pos=i32[2] v=iq2_xs[2,40,256]", "its text has no encode"},
+    {"keep_values x=f32[2,2,64] pos=i32[2] v=q8_9[2,40,64]", "q8_9"},
     {"rms_norm x=f32[1,5] w=f32[5]", "parameter eps is missing"},
     {"rope_table pos=i32[2]=99999999999 f=f32[3]", "a number below 2^31"},
   };

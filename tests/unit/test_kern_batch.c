@@ -145,14 +145,14 @@ static void same_bits(const char *path, const char *precision, const char *kv, i
 }
 
 int main(void) {
-  static const char *const kv[] = {"f16", "f32", "bf16"};
+  static const char *const kv[] = {"f16", "q8_0", "f32", "q5_1", "bf16", "f8_e4m3", "iq4_nl"};
   Arena *a = arena_new("forever");
   Module *m = NULL;
   const char *tmp = getenv("TEST_TMP");
   char path[300], golden[300], name[200];
   EXPECT_OK(lang_std_load(a, NULL, &m));
   snprintf(path, sizeof path, "%s/lumen-batch-%d.gguf", tmp ? tmp : "/tmp", (int)getpid());
-  for (int i = 0; m && i < m->n_formats; i++) {
+  for (int i = 0; m && i < m->n_formats; i++) { /* keys and values in formats of numbers and of blocks in turn */
     const FormatDecl *f = m->format[i];
     Str blocks = {0};
     char upper[64] = {0};
@@ -166,8 +166,8 @@ int main(void) {
     TEST(name) {
       EXPECT_OK(os_read_file(golden, 1 << 24, &blocks));
       model_write(path, f, &blocks);
-      same_bits(path, "int8", kv[i % 3], i);
-      if (i % 5 == 0) same_bits(path, "f32", kv[(i + 1) % 3], i);
+      same_bits(path, "int8", kv[i % COUNT_OF(kv)], i);
+      if (i % 5 == 0) same_bits(path, "f32", kv[(i + 1) % COUNT_OF(kv)], i);
     }
     unlink(path);
     str_free(&blocks);

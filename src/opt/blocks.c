@@ -1,0 +1,248 @@
+/* States in a format of blocks, as a KV cache may be: reading elements as the format's text says, storing whole blocks as its encode says.
+
+   Memory is bytes; along dimension block_dim lie blocks, each as in a file:          .. [block 0][block 1] .. the next row
+   or, where the last dimension is a number S, S rows' blocks number by number:       .. [number 0 of rows 0..S-1][number 1 of rows 0..S-1] ..
+
+   so that lanes over the rows read each number of a block as one vector, and the position in the block must be known; lanes along the blocks
+   (which start at a multiple of 16 and are known too) read what neighbours' expressions have in common as vectors: numbers one behind the
+   other, shifts, tables. In: loads and stores of such buffers. Out: IR values. Bits are those of the text: nothing is moved or fused. */
+#include <string.h>
+#include "opt/emit.h"
+
+/* Where a block lies: byte of its first number, and its row among those side by side. */
+typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; int64_t scale; int lanes; } Place;
+typedef struct Lanes { Dx x[FULL_LANES]; int64_t off[FULL_LANES]; } Lanes; /* one element each: its value, bytes from the place to its block */
+
+static Lin field_byte(Place *p, const DxNode *n, int64_t off) {
+  Lin at = lin_add(p->e, p->byte, lin_scale(p->side, ir_mem_bytes[n->op]));
+  at.k += (n->ival + off) * p->scale;
+  at.lane = 0;
+  return at;
+}
+
+static IrType lanes_of(const Place *p, DxType t) { return ir_vec_type(t == DT_F32 ? IR_E_F32 : t == DT_BOOL ? IR_E_I1 : IR_E_I32, p->lanes); }
+
+static IrRef element(Place *p, Dx x) {
+  Emit *e = p->e;
+  if (x < e->field.n && e->field.v[x]) return e->field.v[x];
+  const DxNode n = p->f->dag->node[x];
+  IrRef a[3], v;
+  switch (n.kind) {
+    case DX_INT: v = ir_const_i(&e->b, lanes_of(p, (DxType)n.type), (int32_t)n.ival); break;
+    case DX_FLT: v = ir_const_f(&e->b, lanes_of(p, DT_F32), n.fval); break;
+    case DX_FIELD: v = emit_load_at(e, (IrMem)n.op, p->lanes, p->base, field_byte(p, &n, 0)); break;
+    case DX_TAB: v = emit_lookup(e, p->f, &n, element(p, n.arg[0]), p->lanes); break;
+    default:
+      CHECK(n.kind == DX_OP, "format %s: node of kind %d", p->f->decl->name, n.kind);
+      for (int i = 0; i < n.n_args; i++) a[i] = element(p, n.arg[i]);
+      if (n.op == DXO_SHL || n.op == DXO_SHR) a[1] = ir_const_i(&e->b, IR_T_i32, p->f->dag->node[n.arg[1]].ival);
+      v = emit_op(e, (DxOp)n.op, (DxType)p->f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, n.op == DXO_SHR && dx_range(p->f->dag, n.arg[0], NULL).lo >= 0);
+  }
+  if (x < e->field.n) e->field.v[x] = v;
+  return v;
+}
+
+/* ---- lanes along blocks -------------------------------------------------------------------------------------------- */
+static bool all_same(const Lanes *l) {
+  for (int i = 1; i < FULL_LANES; i++) if (l->x[i] != l->x[0] || l->off[i] != l->off[0]) return false;
+  return true;
+}
+
+/* The same but for the numbers they read: an operation or lookup of one kind. */
+static bool alike(const Dag *d, const Lanes *l) {
+  const DxNode *n = &d->node[l->x[0]];
+  for (int i = 1; i < FULL_LANES; i++) {
+    const DxNode *k = &d->node[l->x[i]];
+    if (k->kind != n->kind || k->op != n->op || k->type != n->type || k->n_args != n->n_args || k->ival != n->ival) return false;
+    if (n->kind == DX_OP && (n->op == DXO_SHL || n->op == DXO_SHR) && k->arg[1] != n->arg[1]) return false;
+  }
+  return n->kind == DX_OP || n->kind == DX_TAB;
+}
+
+static bool fields_in_line(const Dag *d, const Lanes *l) {
+  const DxNode *n = &d->node[l->x[0]];
+  for (int i = 0; i < FULL_LANES; i++) {
+    const DxNode *k = &d->node[l->x[i]];
+    if (k->kind != DX_FIELD || k->op != n->op || k->ival + l->off[i] != n->ival + l->off[0] + i * ir_mem_bytes[n->op]) return false;
+  }
+  return true;
+}
+
+static IrRef vector(Place *p, const Lanes *l);
+
+static IrRef one_by_one(Place *p, const Lanes *l) {
+  Emit *e = p->e;
+  bool flt = p->f->dag->node[l->x[0]].type == DT_F32;
+  IrType t = ir_vec_type(flt ? IR_E_F32 : IR_E_I32, FULL_LANES);
+  IrRef v = flt ? ir_const_f(&e->b, t, 0) : ir_const_i(&e->b, t, 0);
+  for (int i = 0; i < FULL_LANES; i++) {
+    Place one = *p;
+    one.lanes = 1;
+    one.byte.k += l->off[i];
+    emit_field_memo(e, p->f, (uint64_t)-1);
+    v = ir_insert(&e->b, v, element(&one, l->x[i]), i);
+  }
+  emit_field_memo(e, p->f, (uint64_t)-2);
+  return v;
+}
+
+static IrRef vector(Place *p, const Lanes *l) {
+  Emit *e = p->e;
+  const Dag *d = p->f->dag;
+  const DxNode n = d->node[l->x[0]];
+  if (all_same(l)) {
+    Place one = *p;
+    one.lanes = 1;
+    one.byte.k += l->off[0];
+    emit_field_memo(e, p->f, (uint64_t)-1);
+    IrRef v = element(&one, l->x[0]);
+    emit_field_memo(e, p->f, (uint64_t)-2);
+    return ir_splat(&e->b, v, FULL_LANES);
+  }
+  if (fields_in_line(d, l)) return emit_load_at(e, (IrMem)n.op, FULL_LANES, p->base, field_byte(p, &n, l->off[0]));
+  if (!alike(d, l)) return one_by_one(p, l);
+  IrRef a[3];
+  for (int i = 0; i < n.n_args; i++) {
+    Lanes arg = *l;
+    for (int k = 0; k < FULL_LANES; k++) arg.x[k] = d->node[l->x[k]].arg[i];
+    bool amount = n.kind == DX_OP && (n.op == DXO_SHL || n.op == DXO_SHR) && i == 1;
+    a[i] = amount ? ir_const_i(&e->b, IR_T_i32, d->node[arg.x[0]].ival) : vector(p, &arg);
+  }
+  if (n.kind == DX_TAB) return emit_lookup(e, p->f, &n, a[0], FULL_LANES);
+  bool logical = n.op == DXO_SHR;
+  for (int k = 0; logical && k < FULL_LANES; k++) logical = dx_range(d, d->node[l->x[k]].arg[0], NULL).lo >= 0;
+  return emit_op(e, (DxOp)n.op, (DxType)d->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, logical);
+}
+
+/* ---- loads --------------------------------------------------------------------------------------------------------- */
+static Place place_of(Emit *e, int buf, const Dx *index, int n_index) {
+  const TpBuf *b = &e->p->buf[buf];
+  int64_t stride[IR_MAX_DIMS];
+  Place p = {.e = e, .f = b->blocks, .base = buf_base(e, buf), .byte = lin_const(0), .side = lin_const(0), .scale = 1, .lanes = 1};
+  emit_buf_strides(e, buf, stride);
+  for (int i = n_index - 1; i >= 0; i--) {
+    if (i == b->block_dim) continue;
+    if (i > b->block_dim) p.side = lin_of(e, index[i]), p.scale = stride[b->block_dim];
+    else p.byte = lin_add(e, p.byte, lin_scale(lin_of(e, index[i]), stride[i]));
+  }
+  return p;
+}
+
+static uint64_t hash_lin(Lin l, uint64_t h) {
+  for (int i = 0; i < l.n; i++) {
+    uint64_t t[2] = {(uint64_t)l.t[i].v, (uint64_t)l.t[i].c};
+    h = hash_bytes(t, sizeof t, h);
+  }
+  int64_t k[2] = {l.k, l.lane};
+  return hash_bytes(k, sizeof k, h);
+}
+
+/* position = whole blocks + what is known */
+static bool block_of(Emit *e, const TpBuf *b, Lin k, Lin *block, int64_t *rest) {
+  int64_t n = b->blocks->block;
+  for (int i = 0; i < k.n; i++) {
+    if (k.t[i].c % n == 0) continue;
+    emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a position in its blocks of %s is not known before run time", b->name, b->blocks->decl->name));
+    return false;
+  }
+  *rest = k.k % n;
+  k.k /= n;
+  for (int i = 0; i < k.n; i++) k.t[i].c /= n;
+  k.lane = 0;
+  *block = k;
+  return true;
+}
+
+/* What a store of the same region may change is read again each time. */
+static bool is_written(const Emit *e, int buf) {
+  for (int i = 0; i < e->r->n_stmts; i++) if (tp_root(e->p, e->p->stmt[e->r->stmt[i]].buf) == tp_root(e->p, buf)) return true;
+  return false;
+}
+
+IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
+  int buf = (int)load->ival;
+  const TpBuf *b = &e->p->buf[buf];
+  const FormatForm *f = b->blocks;
+  Lin k = lin_of(e, load->arg[b->block_dim]), block;
+  int64_t at;
+  if (e->err || !block_of(e, b, k, &block, &at)) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, vec ? e->lanes : 1), 0);
+  Place p = place_of(e, buf, load->arg, load->n_args);
+  p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.scale));
+  bool along = vec && k.lane;
+  p.lanes = vec && p.side.lane ? e->lanes : 1;
+  uint64_t kind[4] = {(uint64_t)e->b.at, (uint64_t)p.base, (uint64_t)p.lanes * 2 + along, is_written(e, buf) ? (uint64_t)e->n_steps : 0};
+  uint64_t h = hash_lin(p.side, hash_lin(p.byte, hash_bytes(kind, sizeof kind, 2)));
+  if (!along) {
+    emit_field_memo(e, f, h);
+    IrRef v = element(&p, f->x[at]);
+    return vec && p.lanes == 1 ? ir_splat(&e->b, v, e->lanes) : v;
+  }
+  h = hash_bytes(&at, sizeof at, h);
+  if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
+  for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
+  Lanes l;
+  for (int i = 0; i < FULL_LANES; i++) l.x[i] = f->x[(at + i) % f->block], l.off[i] = (at + i) / f->block * f->n_bytes;
+  IrRef v = vector(&p, &l);
+  if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
+  e->load[e->n_load].key = h;
+  e->load[e->n_load++].v = v;
+  return v;
+}
+
+/* Lanes are rows side by side, or elements along the blocks from a multiple of 16 on, where that is known: not in a reduction's loop. */
+bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes) {
+  const TpBuf *b = &e->p->buf[load->ival];
+  bool ok = true;
+  for (int i = 0; i < load->n_args; i++) {
+    int64_t c = emit_lane_coef(e->d, load->arg[i], axis, lanes, &ok);
+    if (!ok || (c && (c != 1 || i < b->block_dim || axis >= DX_BINDER))) return false;
+  }
+  return true;
+}
+
+static bool along_blocks(Emit *e, Dx x, int axis) {
+  const DxNode *n = &e->d->node[x];
+  if (!(n->axes >> axis & 1) || !dag_walk_first(e->d, x)) return false;
+  if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks && e->d->node[n->arg[e->p->buf[n->ival].block_dim]].axes >> axis & 1) return true;
+  for (int i = 0; i < n->n_args; i++) if (along_blocks(e, n->arg[i], axis)) return true;
+  return false;
+}
+
+bool emit_along_blocks(Emit *e, Dx x, int axis) {
+  dag_walk_begin(e->d);
+  return along_blocks(e, x, axis);
+}
+
+/* ---- stores -------------------------------------------------------------------------------------------------------- */
+/* Lanes are 16 blocks of the row. Past the row's last block lanes repeat it, and are not stored. */
+static void store_tile(Emit *e, const FormatForm *f, Place *to, IrRef x, int64_t first, int64_t n, int64_t at) {
+  IrBuild *b = &e->b;
+  int64_t block = f->decl->block;
+  IrRef lane = ir_op2(b, IR_smin, ir_iota(b, ENCODE_TILE), ir_const_i(b, IR_T_i32x16, n - 1));
+  IrRef from = ir_padd(b, x, ir_const_i(b, IR_T_i64, 4 * block * first));
+  emit_encode(e, f, from, ir_op2(b, IR_mul, lane, ir_const_i(b, IR_T_i32x16, 4 * block)), at);
+  Loop l;
+  loop_begin(e, &l, ir_const_i(b, IR_T_i64, n), true, NULL, 0);
+  for (int i = 0; i < f->n_stored; i++) {
+    DxNode num = {.op = (uint8_t)f->stored[i].mem, .ival = f->stored[i].at};
+    Lin byte = lin_add(e, field_byte(to, &num, first * f->decl->n_bytes), lin_ref(l.iv, f->decl->n_bytes * to->scale));
+    emit_encoded(e, f, i, at, l.iv, to->base, byte);
+  }
+  loop_end(e, &l, NULL);
+}
+
+void emit_block_store(Emit *e, const TpStmt *t) {
+  const TpBuf *b = &e->p->buf[t->buf];
+  const DxNode src = e->d->node[t->rhs];
+  int axis = t->block_axis - 1, rows = e->n_rows;
+  int64_t D = 0, at = e->scratch_bytes;
+  CHECK(dx_is_int(e->d, b->dim[b->block_dim], &D) && rows == 1);
+  e->scratch_bytes += emit_encode_bytes(b->blocks);
+  e->axis[axis] = lin_const(0);
+  Place to = place_of(e, t->buf, t->index, t->n_index);
+  int sb = (int)src.ival;
+  Lin from = lin_scale(buf_index(e, sb, src.arg, src.n_args), 4);
+  if (e->p->buf[sb].local == e->region) from.k += e->local[sb].off + e->local[sb].row_bytes * e->tile_row;
+  IrRef x = ir_padd(&e->b, buf_base(e, sb), lin_value(e, from));
+  for (int64_t i = 0, n = D / b->blocks->decl->block; i < n; i += ENCODE_TILE) store_tile(e, b->blocks, &to, x, i, MIN(n - i, (int64_t)ENCODE_TILE), at);
+}
