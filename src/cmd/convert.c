@@ -254,8 +254,7 @@ static void tell(const Convert *c, const ConvertOpts *o, const char *to, int64_t
   double out_bytes = 0, s = (double)t_ns * 1e-9;
   if (o->quiet) return;
   for (int i = 0; i < c->n_tensors; i++) out_bytes += (double)c->file_out[i].n_bytes;
-  if (c->folder && c->folder->n_left_out)
-    fprintf(stderr, "lumen: left out %d tensor%s that the model's text does not name: %s%s\n", c->folder->n_left_out, c->folder->n_left_out == 1 ? "" : "s", c->folder->left_out[0], c->folder->n_left_out == 1 ? "" : ", ..");
+  if (c->folder) cmd_unused_tell("convert", c->in->path, c->folder->left_out, c->folder->n_left_out);
   if (c->n_whole)
     fprintf(stderr, "lumen: %d tensor%s stayed as they were: their rows are not whole blocks of %s\n", c->n_whole, c->n_whole == 1 ? "" : "s", o->quant);
   fprintf(stderr, "lumen: %s: %d tensors, %.1f MB of weights from %.1f MB, in %.1f s\n", to, c->n_tensors, out_bytes * 1e-6, (double)c->all_bytes * 1e-6, s);

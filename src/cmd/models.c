@@ -15,6 +15,10 @@ Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
   return cmd_model_fetch(a, model, false, path);
 }
 
+void cmd_unused_tell(const char *command, const char *model, const char *const *name, int n) {
+  if (n) fprintf(stderr, "lumen %s: %s: %d tensor%s not used, as the model's text does not name %s: %s%s\n", command, model, n, n == 1 ? " is" : "s are", n == 1 ? "it" : "them", name[0], n == 1 ? "" : ", ..");
+}
+
 Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out) {
   const char *path;
   TRY(cmd_model_locate(a, model, &path));

@@ -137,7 +137,10 @@ static Err *template_check(Run *r, bool chat) {
 static Err *run_open(Run *r, bool chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
   int32_t *ends;
+  int n_unused;
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
+  const char *const *unused = model_unused(r->model, &n_unused);
+  cmd_unused_tell("run", r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
   TRY(template_check(r, chat));

@@ -6,6 +6,8 @@
 #include "cmd/cmd.h"
 #include "file/file.h"
 #include "lang/lang.h"
+#include "model/vocab.h"
+#include "run/run.h"
 
 #define SHOW_ROWS(X, T)                                                                     \
   X(T, all, 'a', FLAG, "", NULL, 0, 0, "arrays in full")                                    \
@@ -22,7 +24,30 @@ static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileForma
   return f != NULL;
 }
 
-static void print_text(const Weights *w, size_t n_shown) {
+/* How `lumen run` would draw tokens and end answers; ends are left out where the files hold no vocabulary. */
+static void answering(Arena *a, const Weights *w, bool json, Str *out) {
+  TextVocab *v = NULL;
+  int32_t *end = NULL;
+  int n = 0;
+  RunSampling p = run_sampling_default(w);
+  Err *e = model_vocab_open(w, &v);
+  if (!e) e = run_ends(a, w, v, &end, &n);
+  str_addf(out, json ? "  \"sampling\": {\"temperature\": %g, \"top_k\": %lld, \"top_p\": %g, \"min_p\": %g, \"repeat_penalty\": %g},\n  \"ends\": ["
+                     : "drawn with temperature %g, top-k %lld, top-p %g, min-p %g, repetition penalty %g where the user says nothing\n",
+           p.temperature, (long long)p.top_k, p.top_p, p.min_p, p.repeat_penalty);
+  if (!json && n) str_add(out, "answers end at");
+  for (int i = 0; i < n; i++) {
+    size_t len;
+    const char *text = text_vocab_spelling(v, end[i], &len);
+    str_addf(out, json ? "%s%d" : "%s %d ", i ? "," : "", end[i]);
+    if (!json) file_quote(text, text ? len : 0, out);
+  }
+  if (json || n) str_add(out, json ? "],\n" : "\n");
+  err_free(e);
+  text_vocab_free(v);
+}
+
+static void print_text(Arena *a, const Weights *w, size_t n_shown) {
   uint64_t total = 0, elems = 0;
   int n_unknown = 0;
   Str s = {0};
@@ -47,11 +72,14 @@ static void print_text(const Weights *w, size_t n_shown) {
   printf("\n%llu parameters in %.1f MB", (unsigned long long)elems, (double)total * 1e-6);
   if (n_unknown) printf(" and %d tensors of unknown size (--std DIR)", n_unknown);
   putchar('\n');
+  str_clear(&s);
+  answering(a, w, false, &s);
+  fputs(s.p, stdout);
   str_free(&s);
 }
 
 /* Metadata values are JSON text already, so the object is written piece by piece. */
-static void print_json(const Weights *w, size_t n_shown) {
+static void print_json(Arena *a, const Weights *w, size_t n_shown) {
   Str s = {0};
   str_add(&s, "{\n  \"container\": ");
   file_quote(w->container, strlen(w->container), &s);
@@ -62,7 +90,9 @@ static void print_json(const Weights *w, size_t n_shown) {
     str_add(&s, ": ");
     file_kv_print(&w->kv[i], n_shown, &s);
   }
-  str_add(&s, "\n  },\n  \"tensors\": [");
+  str_add(&s, "\n  },\n");
+  answering(a, w, true, &s);
+  str_add(&s, "  \"tensors\": [");
   for (int i = 0; i < w->n_tensors; i++) {
     const FileTensor *t = &w->tensor[i];
     str_add(&s, i ? ",\n    {\"name\": " : "\n    {\"name\": ");
@@ -88,8 +118,8 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   TRY(file_model_path(a, model, &path));
   TRY(lang_std_load(a, o->std, &m));
   TRY(file_weights_open(a, path, find_format, m, &w));
-  if (o->json) print_json(w, o->all ? SIZE_MAX : ARRAY_SHOWN);
-  else print_text(w, o->all ? SIZE_MAX : ARRAY_SHOWN);
+  if (o->json) print_json(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
+  else print_text(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
   file_weights_close(w);
   return NULL;
 }

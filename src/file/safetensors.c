@@ -125,6 +125,7 @@ static Err *read_offsets(const json_t *v, size_t n_data, size_t *begin, size_t *
 typedef struct Reader { Arena *a; FileFormatFind find; void *ctx; const uint8_t *data; size_t n_data; } Reader;
 
 static Err *read_tensor(const Reader *r, const json_t *v, FileTensor *t) {
+  if (!json_is_object(v)) return err_new(ERR_FORMAT, "expected an object of dtype, shape and data_offsets");
   const char *dtype = json_string_value(json_object_get(v, "dtype"));
   FileFormat f = {0};
   size_t begin, end;
@@ -148,6 +149,16 @@ static int place_order(const void *x, const void *y) {
   const FileTensor *a = *(const FileTensor *const *)x, *b = *(const FileTensor *const *)y;
   if (a->p != b->p) return (uintptr_t)a->p < (uintptr_t)b->p ? -1 : 1;
   return (a->n_bytes > b->n_bytes) - (a->n_bytes < b->n_bytes);
+}
+
+/* Texts by name, and nothing else. */
+static Err *read_metadata(const Reader *r, Weights *w, const json_t *v) {
+  const char *key;
+  json_t *text;
+  if (!json_is_object(v)) return err_new(ERR_FORMAT, "__metadata__: expected an object of texts");
+  json_object_foreach((json_t *)(uintptr_t)v, key, text)
+    if (!json_is_string(text)) return err_new(ERR_FORMAT, "__metadata__: '%.60s' is no text", key);
+  return w->n_files == 1 ? err_wrap(add_json(r->a, w, "__metadata__", v), "__metadata__") : NULL; /* of the first part: the others repeat it */
 }
 
 /* The n tensors at t cover the data exactly once. */
@@ -174,7 +185,7 @@ static Err *read_tensors(Reader *r, Weights *w, const json_t *header) {
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
   json_object_foreach((json_t *)(uintptr_t)header, name, v) {
     if (!strcmp(name, "__metadata__")) {
-      if (w->n_files == 1) TRY(err_wrap(add_json(r->a, w, name, v), "__metadata__")); /* of the first part: the others repeat it */
+      TRY(read_metadata(r, w, v));
       continue;
     }
     const char *fault = file_name_fault((const uint8_t *)name, strlen(name));

@@ -181,6 +181,7 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
   declare_extents(c, l);
   for (int i = 0; i < l->n_parts; i++) check_part(c, &l->part[i]);
   for (int i = 0; i < l->n_extents; i++) check_pattern(c, l->extents[i], l->loc);
+  for (int i = 0; i < l->n_aparts; i++) check_pattern(c, l->apart[i], l->loc);
   for (int i = 0; i < l->n_besides; i++) check_pattern(c, l->beside[i], l->loc);
   const FormatFn *value = NULL;
   for (int i = 0; i < l->n_fns; i++) {

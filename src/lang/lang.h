@@ -89,6 +89,7 @@ typedef struct LayoutDecl {
   PartDecl *part; int n_parts;
   const char **extents; int n_extents; /* tensors of two ints, the weight's rows and columns; they need not be there */
   const char **beside; int n_besides; /* tensors that may lie there and do not matter to the value */
+  const char **apart; int n_aparts;   /* tensors that are no part of the weight and matter by themselves: its layer's bias */
   Expr *when;                         /* it applies only where this is true; NULL: always */
   FormatFn *fn; int n_fns;            /* x(n, k) is the value in row n, column k */
 } LayoutDecl;

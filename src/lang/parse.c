@@ -499,6 +499,7 @@ static LayoutDecl *parse_layout(Parser *p) {
     const Tok *t = peek(p), *after = t->kind == TOK_EOF ? t : t + 1;
     if (after->kind == TOK_NAME && accept_word(p, "tensor")) PUSH(p->x->arena, l->part, l->n_parts, cap_parts, parse_part(p));
     else if (after->kind == TOK_STR && accept_word(p, "extents")) l->extents = parse_texts(p, &l->n_extents);
+    else if (after->kind == TOK_STR && accept_word(p, "apart")) l->apart = parse_texts(p, &l->n_aparts);
     else if (after->kind == TOK_STR && accept_word(p, "beside")) l->beside = parse_texts(p, &l->n_besides);
     else if (!is_sym(after, "=") && accept_word(p, "when")) l->when = parse_expr(p);
     else PUSH(p->x->arena, l->fn, l->n_fns, cap_fns, parse_format_fn(p));

@@ -186,14 +186,11 @@ static void print_layout(const LayoutDecl *l, Str *out) {
     print_texts(t->file, t->n_files, out);
     str_add(out, t->optional ? " else none\n" : "\n");
   }
-  if (l->n_extents) {
-    str_add(out, "  extents ");
-    print_texts(l->extents, l->n_extents, out);
-    str_add_c(out, '\n');
-  }
-  if (l->n_besides) {
-    str_add(out, "  beside ");
-    print_texts(l->beside, l->n_besides, out);
+  const struct { const char *word, *const *text; int n; } lists[] = {{"extents", l->extents, l->n_extents}, {"beside", l->beside, l->n_besides}, {"apart", l->apart, l->n_aparts}};
+  for (size_t i = 0; i < COUNT_OF(lists); i++) {
+    if (!lists[i].n) continue;
+    str_addf(out, "  %s ", lists[i].word);
+    print_texts(lists[i].text, lists[i].n, out);
     str_add_c(out, '\n');
   }
   for (int i = 0; i < l->n_fns; i++) print_format_fn(&l->fn[i], "  ", out);

@@ -216,23 +216,14 @@ static Err *export_tensor(Export *e, const ModelTensor *t) {
 
 static Err *export_tensors(Export *e) {
   Model *m = e->m;
-  const Weights *w = m->weights;
-  int cap = 0;
-  bool *used = ARENA_ARRAY(m->arena, bool, w->n_tensors + 1);
-  for (int i = 0; i < m->n_tensors; i++) {
-    TRY(export_tensor(e, &m->tensor[i]));
-    if (m->tensor[i].file) used[m->tensor[i].file - w->tensor] = true;
-  }
+  for (int i = 0; i < m->n_tensors; i++) TRY(export_tensor(e, &m->tensor[i]));
   for (int l = 0; l < m->n_layers; l++) {
     hyper_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers);
-    for (int i = 0; i < m->n_ltensors; i++) {
-      const ModelTensor *t = &m->ltensor[l * m->n_ltensors + i];
-      TRY(export_tensor(e, t));
-      if (t->file) used[t->file - w->tensor] = true;
-    }
+    for (int i = 0; i < m->n_ltensors; i++) TRY(export_tensor(e, &m->ltensor[l * m->n_ltensors + i]));
   }
   hyper_layer(&m->env, NULL, -1, NULL);
-  for (int i = 0; i < w->n_tensors; i++) if (!used[i]) PUSH(m->arena, e->x.left_out, e->x.n_left_out, cap, w->tensor[i].name);
+  e->x.left_out = m->unused;
+  e->x.n_left_out = m->n_unused;
   return NULL;
 }
 

@@ -13,7 +13,7 @@ typedef struct ModelExport {
   const Weights *from;
   FileKv *kv; int n_kvs;
   ExportTensor *tensor; int n_tensors;
-  const char **left_out; int n_left_out; /* the folder's tensors that the model's text does not name, as those of a model that sees */
+  const char *const *left_out; int n_left_out; /* the folder's tensors that the model's text does not name, as those of a model that sees */
 } ModelExport;
 
 /* Reads the folder's metadata; bytes of weights are mapped, not touched. The numbers that the graph uses come back from the keys as they are, or it

@@ -205,7 +205,24 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *all, ModelTe
   return as_f32 ? decode_values(m, t) : NULL;
 }
 
-Err *model_bind_tensors(Model *m) {
+static ModelTensor *tensor_at(Model *m, int i) {
+  return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
+}
+
+/* The file's tensors that no declaration took. */
+static void list_unused(Model *m) {
+  const Weights *w = m->weights;
+  int cap = 0;
+  bool *used = ARENA_ARRAY(m->arena, bool, w->n_tensors + 1);
+  for (int64_t i = 0; i < m->n_tensors + m->n_layers * m->n_ltensors; i++) {
+    const ModelTensor *t = tensor_at(m, (int)i);
+    if (t->parts) model_parts_used(w, t->parts, used);
+    else if (t->file) used[t->file - w->tensor] = true;
+  }
+  for (int i = 0; i < w->n_tensors; i++) if (!used[i]) PUSH(m->arena, m->unused, m->n_unused, cap, w->tensor[i].name);
+}
+
+static Err *bind_all(Model *m) {
   const ModelDecl *d = m->decl;
   m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
   for (int i = 0; i < d->n_tensors; i++) {
@@ -221,6 +238,12 @@ Err *model_bind_tensors(Model *m) {
     for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], all, &all[i]));
   }
   hyper_layer(&m->env, NULL, -1, NULL);
+  return NULL;
+}
+
+Err *model_bind_tensors(Model *m) {
+  TRY(bind_all(m));
+  list_unused(m);
   return NULL;
 }
 
@@ -325,10 +348,6 @@ static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int 
     for (int k = i; k < end; k++) drop_pages(from[k]);
     i = end;
   }
-}
-
-static ModelTensor *tensor_at(Model *m, int i) {
-  return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
 }
 
 Err *model_load_weights(Model *m) {

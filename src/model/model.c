@@ -232,6 +232,10 @@ int64_t model_n_vocab(const Model *m) { return m->n_vocab; }
 int64_t model_context(const Model *m) { return m->context; }
 int model_chunk(const Model *m) { return m->chunk; }
 const Weights *model_weights(const Model *m) { return m->weights; }
+const char *const *model_unused(const Model *m, int *n) {
+  *n = m->n_unused;
+  return m->unused;
+}
 const char *model_precision(const Model *m) { return m->precision; }
 const char *model_kv(const Model *m) { return m->kv; }
 const char *model_target(const Model *m) { return kern_target(m->kerns)->name; }

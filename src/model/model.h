@@ -29,6 +29,7 @@ int64_t model_n_vocab(const Model *m);
 int64_t model_context(const Model *m);            /* positions a sequence may hold */
 int model_chunk(const Model *m);                  /* most tokens one step takes */
 const Weights *model_weights(const Model *m);
+const char *const *model_unused(const Model *m, int *n); /* names of the file's tensors that the model's text does not name, as those that see */
 const char *model_precision(const Model *m);
 const char *model_kv(const Model *m);              /* format of keys and values */
 const char *model_target(const Model *m);

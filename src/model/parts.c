@@ -58,7 +58,7 @@ static bool named_in(HyperEnv *env, const char *const *pattern, int n, const cha
 static bool knows_all(HyperEnv *env, const LayoutDecl *l, const char *stem) {
   const FileTensor *t;
   for (int i = 0; (t = sibling(env->w, stem, i)); i++) {
-    bool known = named_in(env, l->beside, l->n_besides, stem, t->name) || named_in(env, l->extents, l->n_extents, stem, t->name);
+    bool known = named_in(env, l->beside, l->n_besides, stem, t->name) || named_in(env, l->apart, l->n_aparts, stem, t->name) || named_in(env, l->extents, l->n_extents, stem, t->name);
     for (int k = 0; k < l->n_parts && !known; k++) known = named_in(env, l->part[k].file, l->part[k].n_files, stem, t->name);
     if (!known) return false;
   }
@@ -123,6 +123,16 @@ static const char *elt_of(HyperEnv *env, const FileTensor *t) {
   if (t->format || n >= sizeof name) return t->format;
   for (size_t i = 0; i <= n; i++) name[i] = (char)(t->type[i] >= 'A' && t->type[i] <= 'Z' ? t->type[i] + 32 : t->type[i]);
   return dx_mem(name) ? arena_dup(env->arena, name) : NULL;
+}
+
+/* Those it reads and those it knows not to matter. */
+void model_parts_used(const Weights *w, const TensorParts *p, bool *used) {
+  const FileTensor *t;
+  HyperEnv env = {.arena = arena_new("names"), .w = w};
+  for (int i = 0; i < p->layout->n_parts; i++) if (p->tensor[i]) used[p->tensor[i] - w->tensor] = true;
+  for (int i = 0; (t = sibling(w, p->stem, i)); i++)
+    if (named_in(&env, p->layout->beside, p->layout->n_besides, p->stem, t->name) || named_in(&env, p->layout->extents, p->layout->n_extents, p->stem, t->name)) used[t - w->tensor] = true;
+  arena_free(env.arena);
 }
 
 /* Two ints: rows and columns. Where they are known already, the same. */
@@ -232,7 +242,7 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     if (!stem || l->n_parts > (int)COUNT_OF(((TensorParts *)0)->tensor)) continue;
     TensorParts *p = ARENA_NEW(env->arena, TensorParts);
     bool fits = false;
-    *p = (TensorParts){.layout = l, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
+    *p = (TensorParts){.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
     if (!find_tensors(env, l, stem, p)) continue;
     TRY(read_extents(env, l, stem, &p->fit));
     TRY(err_wrap(format_parts_fit(env->arena, env->module, &p->fit, &fits), "tensor %s", name));

@@ -35,6 +35,7 @@ double num_float(Num n);
 /* parts.c: a weight that several tensors hold, as a layout of the texts says. */
 typedef struct TensorParts {
   const LayoutDecl *layout;
+  const char *stem;              /* what * stands for in the layout's names */
   FormatParts fit;
   const FileTensor *tensor[16];  /* as the layout lists them; NULL: none */
   const FileTensor *file;        /* what the weight would be in one tensor: its name, extents, bytes of all */
@@ -44,6 +45,7 @@ typedef struct TensorParts {
 } TensorParts;
 /* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
+void model_parts_used(const Weights *w, const TensorParts *p, bool *used); /* by the file's tensors: it knows them */
 Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
 
 bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
@@ -101,6 +103,7 @@ struct Model {
   Tp *forms;                     /* formats analyzed once, shared by all sections */
   ModelTensor *tensor; int n_tensors;           /* global */
   ModelTensor *ltensor; int n_ltensors;         /* [layer][n_ltensors] */
+  const char **unused; int n_unused;            /* the file's tensors that the declaration does not name */
   Section *pre, *post; Section **by_layer;      /* by_layer[l]: the plan of layer l */
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;

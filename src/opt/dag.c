@@ -453,7 +453,11 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     case DX_FLT: str_addf(out, "%.9g", (double)n->fval); return;
     case DX_AXIS: str_addf(out, n->ival < DX_BINDER ? "i%d" : "k%d", (int)(n->ival % DX_BINDER)); return;
     case DX_SYM: str_addf(out, "S%d", (int)n->ival); return;
-    case DX_FIELD: str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival); return;
+    case DX_FIELD:
+      str_addf(out, "%s@%d", ir_mem_name[n->op], (int)n->ival);
+      if (!n->n_args) return;
+      str_add(out, "[");
+      break;
     case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
     case DX_PART: str_addf(out, "%s:part%d+%lld[", ir_mem_name[n->op], d->part[n->ival].part, (long long)d->part[n->ival].byte); break;
     case DX_TAB: str_addf(out, "%s[", d->tab[n->ival].decl->name); break;
@@ -465,7 +469,7 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     if (i) str_add(out, n->kind == DX_RED ? ": " : ", ");
     dx_print(d, n->arg[i], out);
   }
-  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB || n->kind == DX_PART ? "]" : ")");
+  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB || n->kind == DX_FIELD || n->kind == DX_PART ? "]" : ")");
 }
 
 /* ---- the language's operators and functions --------------------------------------------------------------------------- */

@@ -129,10 +129,14 @@ static IrType elt_type(IrMem m, int lanes) {
 }
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
-  IrRef idx = lin_sum(e, &byte);
-  uint64_t key[5] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)idx, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
+  uint64_t key[4] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
+  for (int i = 0; i < byte.n; i++) {
+    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
+    h = hash_bytes(t, sizeof t, h);
+  }
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
+  IrRef idx = lin_sum(e, &byte);
   IrRef v = ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k);
   if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
   e->load[e->n_load].key = h;
@@ -224,7 +228,7 @@ static IrRef pow2_shift(Emit *e, IrOp op, IrRef a, IrRef by) {
 
 static const uint8_t int_op[DXO_COUNT] = {
   [DXO_ADD] = IR_add, [DXO_SUB] = IR_sub, [DXO_MUL] = IR_mul, [DXO_AND] = IR_and, [DXO_OR] = IR_or, [DXO_XOR] = IR_xor, [DXO_MIN] = IR_smin,
-  [DXO_MAX] = IR_smax, [DXO_DIV] = IR_udiv, [DXO_MOD] = IR_urem,
+  [DXO_MAX] = IR_smax,
 };
 static const uint8_t f32_op[DXO_COUNT] = {
   [DXO_ADD] = IR_fadd, [DXO_SUB] = IR_fsub, [DXO_MUL] = IR_fmul, [DXO_DIV] = IR_fdiv, [DXO_MIN] = IR_fmin, [DXO_MAX] = IR_fmax, [DXO_NEG] = IR_fneg,
@@ -236,7 +240,6 @@ static const uint8_t pred_of[DXO_COUNT] = {[DXO_EQ] = IR_P_eq, [DXO_NE] = IR_P_n
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *a, int n_args, bool logical) {
   IrBuild *b = &e->b;
   IrType t = ir_type_of(e->fn, a[0]);
-  int lanes = ir_type_lanes(e->fn, t);
   if (pred_of[op]) return ir_cmp(b, type == DT_F32 ? IR_fcmp : IR_icmp, (IrPred)pred_of[op], a[0], a[1]);
   switch (op) {
     case DXO_SHL: return pow2_shift(e, IR_shl, a[0], a[1]);
@@ -257,10 +260,6 @@ IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *a, int n_args, bool lo
   if (op == DXO_NEG) return ir_op2(b, IR_sub, zero, a[0]);
   if (op == DXO_ABS) return ir_op2(b, IR_smax, a[0], ir_op2(b, IR_sub, zero, a[0]));
   CHECK(int_op[op], "expression op %d has no IR", op);
-  if ((op == DXO_DIV || op == DXO_MOD) && lanes > 1) {
-    emit_fail(e, err_new(ERR_UNSUPPORTED, "an integer division of lanes"));
-    return a[0];
-  }
   return ir_op2(b, (IrOp)int_op[op], a[0], a[1]);
 }
 
@@ -284,14 +283,12 @@ static Vals emit_op_node(Emit *e, Dx x) {
     vec |= a[i].vec;
     if (a[i].n > 1) rows = e->n_rows;
   }
-  DxType t = (DxType)e->d->node[n.arg[n.op == DXO_COND ? 1 : 0]].type;
-  bool logical = n.op == DXO_SHR && dx_range(e->d, n.arg[0], NULL).lo >= 0;
   Vals r = {rows, vec, ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     IrRef v[3];
-    bool scalar_amount = n.op == DXO_SHL || n.op == DXO_SHR;
+    bool scalar_amount = (n.op == DXO_SHL || n.op == DXO_SHR) && !a[1].vec;
     for (int i = 0; i < n.n_args; i++) v[i] = emit_pick(e, a[i], k, vec && !(scalar_amount && i == 1) && !(n.op == DXO_COND && i == 0 && !a[0].vec));
-    r.v[k] = emit_op(e, (DxOp)n.op, t, v, n.n_args, logical);
+    r.v[k] = emit_node_op(e, e->d, x, NULL, v);
   }
   return r;
 }

@@ -29,20 +29,6 @@ static void forget(Enc *c, int mark) {
   while (c->n_made > mark) c->memo[c->made[--c->n_made]] = 0;
 }
 
-/* a / b or a % b of lanes: through floats, exact where a is below 2^21 and b a constant. */
-static IrRef divide(Enc *c, const DxNode *n, IrRef a) {
-  IrBuild *b = &c->e->b;
-  int64_t by = 0;
-  DxRange r = dx_range(c->d, n->arg[0], c->axis_max);
-  if (!dx_is_int(c->d, n->arg[1], &by) || by < 1 || r.lo < 0 || r.hi >= 1 << 21) {
-    emit_fail(c->e, err_new(ERR_UNSUPPORTED, "format %s: encode: / and %% of ints need 0 <= a < 2097152 and a divisor that is a number", c->f->decl->name));
-    return a;
-  }
-  IrRef half = ir_const_f(b, IR_T_f32x16, 0.5f), inv = ir_const_f(b, IR_T_f32x16, 1.0f / (float)by);
-  IrRef q = ir_op1(b, IR_f2i, ir_op2(b, IR_fmul, ir_op2(b, IR_fadd, ir_op1(b, IR_i2f, a), half), inv));
-  return n->op == DXO_DIV ? q : ir_op2(b, IR_sub, a, ir_op2(b, IR_mul, q, splat_i(c, by)));
-}
-
 static IrRef rounded(Enc *c, IrMem m, IrRef v) {
   emit_store_at(c->e, m, c->e->scratch, lin_const(0), v, 0);
   return ir_load(&c->e->b, m, IR_T_f32x16, c->e->scratch, 0, 1, 0);
@@ -90,17 +76,12 @@ static IrRef at_index(Enc *c, IrRef index) {
   return ir_gather(b, IR_M_f32, IR_T_f32x16, c->e->scratch, offs, c->x_off);
 }
 
-static IrRef operation(Enc *c, const DxNode *n) {
+static IrRef operation(Enc *c, Dx x) {
   IrRef a[3];
+  const DxNode node = c->d->node[x], *n = &node;
   for (int i = 0; i < n->n_args; i++) a[i] = value(c, n->arg[i]);
   if (n->op == DXO_RF16 || n->op == DXO_RBF16) return rounded(c, n->op == DXO_RF16 ? IR_M_f16 : IR_M_bf16, a[0]);
-  DxType t = (DxType)c->d->node[n->arg[n->op == DXO_COND ? 1 : 0]].type;
-  if (t == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return divide(c, n, a[0]);
-  if (n->op == DXO_SHL || n->op == DXO_SHR) { /* amounts are constants: scalars here */
-    int64_t by = -1;
-    if (dx_is_int(c->d, n->arg[1], &by)) a[1] = ir_const_i(&c->e->b, IR_T_i32, by);
-  }
-  return emit_op(c->e, (DxOp)n->op, t, a, n->n_args, n->op == DXO_SHR && dx_range(c->d, n->arg[0], c->axis_max).lo >= 0);
+  return emit_node_op(c->e, c->d, x, c->axis_max, a);
 }
 
 /* What was emitted is already too much, or something failed: no more code, any value of the type will do. */
@@ -126,7 +107,7 @@ static IrRef value(Enc *c, Dx x) {
     case DX_RED: v = search(c, &n); break;
     default:
       CHECK(n.kind == DX_OP, "format %s: encode: node of kind %d", c->f->decl->name, n.kind);
-      v = operation(c, &n);
+      v = operation(c, x);
   }
   remember(c, x, v);
   return v;

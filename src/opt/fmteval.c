@@ -22,13 +22,23 @@ const Field *fmt_field(const FormatDecl *f, const char *name) {
   return NULL;
 }
 
-static Dx field(FmtEval *s, const Field *fl, int64_t i) {
+static Dx field(FmtEval *s, const Field *fl, Dx index) {
   IrMem m = dx_mem(fl->elt);
+  int64_t i = 0;
+  bool known = dx_is_int(s->d, index, &i);
+  DxRange r = known ? (DxRange){i, i} : dx_range(s->d, index, s->axis_max);
   if (m == IR_M_none) return fmt_fail(s, err_new(ERR_UNSUPPORTED, "format %s: field %s: kind %s is not known", s->f->name, fl->name, fl->elt));
-  if (i < 0 || i >= fl->count) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: %s[%lld] is outside its %lld elements", s->f->name, fl->name, (long long)i, (long long)fl->count));
+  if (known && (i < 0 || i >= fl->count)) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: %s[%lld] is outside its %lld elements", s->f->name, fl->name, (long long)i, (long long)fl->count));
+  if (r.lo < 0 || r.hi >= fl->count)
+    return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an index of field %s runs from %lld to %lld, expected 0 to %lld; mask it with &", s->f->name, fl->name, (long long)r.lo, (long long)r.hi, (long long)fl->count - 1));
   bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
-  if (s->via) return dx_part(s->d, m, !strcmp(fl->elt, "u32"), s->via - 1, dx_op2(s->d, DXO_ADD, s->via_byte, dx_int(s->d, fl->offset + i * ir_mem_bytes[m])), s->via_most);
-  return dx_node(s->d, (DxNode){.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m], .fval = !strcmp(fl->elt, "u32")});
+  DxNode n = {.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m], .fval = !strcmp(fl->elt, "u32")};
+  if (s->via) {
+    Dx at = dx_op2(s->d, DXO_MUL, index, dx_int(s->d, ir_mem_bytes[m]));
+    return dx_part(s->d, m, !strcmp(fl->elt, "u32"), s->via - 1, dx_op2(s->d, DXO_ADD, s->via_byte, dx_op2(s->d, DXO_ADD, at, dx_int(s->d, fl->offset))), s->via_most);
+  }
+  if (!known) n.n_args = 1, n.arg[0] = index;
+  return dx_node(s->d, n);
 }
 
 void fmt_name(FmtEval *s, const char *name, Dx value) {
@@ -101,7 +111,7 @@ static Dx eval_name(FmtEval *s, const Expr *e) {
   if (own && !own->arg) return fmt_call(s, own, 0, 0);
   const Field *f = s->encode ? NULL : fmt_field(s->f, e->name);
   for (int i = 0; s->parts && !s->via && i < s->parts->decl->n_parts; i++) if (!strcmp(s->parts->decl->part[i].name, e->name)) return fmt_part(s, i, NULL, 0);
-  return f ? field(s, f, 0) : fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: name '%s' has no value here", s->f->name, e->name));
+  return f ? field(s, f, dx_int(s->d, 0)) : fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: name '%s' has no value here", s->f->name, e->name));
 }
 
 static Dx eval_builtin(FmtEval *s, const Expr *e, DxOp op) {
@@ -168,10 +178,9 @@ static Dx eval_call(FmtEval *s, const Expr *e) {
   return fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: function '%s': no such function", s->f->name, e->name));
 }
 
-/* Of a field by a known index, of a table by any that cannot leave it. */
+/* Of a field or a table by an index that cannot leave it. */
 static Dx eval_index(FmtEval *s, const Expr *e) {
   const char *name = e->arg[0]->name;
-  int64_t i;
   for (int k = 0; s->parts && !s->via && k < s->parts->decl->n_parts; k++) {
     Dx at[8];
     if (strcmp(s->parts->decl->part[k].name, name)) continue;
@@ -190,8 +199,7 @@ static Dx eval_index(FmtEval *s, const Expr *e) {
     return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an index of table %s runs from %lld to %lld, expected 0 to %d; mask it with &", s->f->name, name, (long long)r.lo, (long long)r.hi, t->n_values - 1));
   }
   if (!f) return fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: no field or table '%s'", s->f->name, name));
-  if (!dx_is_int(s->d, x, &i)) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: the index of field %s depends on the data", s->f->name, name));
-  return field(s, f, i);
+  return field(s, f, x);
 }
 
 /* ---- reductions ---------------------------------------------------------------------------------------------------- */
@@ -312,6 +320,10 @@ static Dx eval_kind(FmtEval *s, const Expr *e) {
       bool ints = s->d->node[a].type == DT_INT && s->d->node[b].type == DT_INT;
       if ((e->op == OP_DIV || e->op == OP_MOD) && ints && dx_range(s->d, b, s->axis_max).lo < 1)
         return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int is divided by what may be 0 or less; write max(.., 1)", s->f->name));
+      if ((e->op == OP_DIV || e->op == OP_MOD) && ints) { /* what is not known at all may be right */
+        int64_t lo = dx_range(s->d, a, s->axis_max).lo;
+        if (lo < 0 && lo > INT32_MIN) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int that may be %lld is divided, expected none below 0; add to it first, or use >>", s->f->name, (long long)lo));
+      }
       int64_t by;
       if ((e->op == OP_DIV || e->op == OP_MOD) && ints && s->parts && dx_is_int(s->d, b, &by)) return fmt_divide(s, e->op == OP_MOD, a, by);
       return dx_op2(s->d, dx_infix[e->op], a, b);

@@ -10,7 +10,8 @@
 #include "opt/fmteval.h"
 
 /* ---- canonical form ------------------------------------------------------------------------------------------------ */
-typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over; } Leafs;
+enum { MAX_BOOK = 16 };
+typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over, books; } Leafs;
 
 /* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
    from a table are what is kept: `bare` says which. */
@@ -24,8 +25,40 @@ static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
   return constants + 1 != n->n_args && r.lo >= -32768 && r.hi < 65536;
 }
 
+static Dx leafify(Leafs *l, Dx x, bool bare);
+
+/* Entries from .. from + n - 1 of the block's own book, chosen by the bits of a code. */
+static Dx choose(Dag *d, Dx code, const Dx *entry, int from, int n) {
+  int half = 1;
+  if (n == 1) return entry[from];
+  while (half * 2 < n) half *= 2;
+  Dx set = dx_op2(d, DXO_NE, dx_op2(d, DXO_AND, code, dx_int(d, half)), dx_int(d, 0));
+  Dx above = choose(d, code, entry, from + half, n - half);
+  return dx_op3(d, DXO_COND, set, above, choose(d, code, entry, from, half));
+}
+
+/* A float of the block's own book: the book's floats and the code are what is kept. 0: too many for that. */
+static Dx from_book(Leafs *l, DxNode n) {
+  Dx entry[MAX_BOOK];
+  DxRange r = dx_range(l->d, n.arg[0], NULL);
+  if (r.hi >= MAX_BOOK) return 0;
+  Dx code = leafify(l, n.arg[0], false);
+  int64_t first = n.ival;
+  n.n_args = 0;
+  n.arg[0] = 0;
+  for (int i = 0; i <= r.hi; i++) {
+    n.ival = first + i * ir_mem_bytes[n.op];
+    entry[i] = leafify(l, dx_node(l->d, n), false);
+  }
+  return choose(l->d, code, entry, 0, (int)r.hi + 1);
+}
+
 static Dx leafify(Leafs *l, Dx x, bool bare) {
   DxNode n = l->d->node[x];
+  if (l->books && n.kind == DX_FIELD && n.n_args && n.type == DT_F32) {
+    Dx chosen = from_book(l, n);
+    if (chosen) return chosen;
+  }
   if (is_leaf(l->d, &n, x, bare)) {
     for (int i = 0; i < l->n; i++) if (l->at[i] == x) return l->leaf[i];
     if (l->n == MAX_LEAVES) { l->over = true; return x; }
@@ -216,14 +249,13 @@ static Dx split_sum(void *ctx, Dx x) {
   return dx_op2(d, (DxOp)sum.op, a, dx_rewrite(d, dx_op1(d, DXO_TOF, sum.arg[1]), split_sum, d));
 }
 
-static bool find_leaves(FormatForm *f, Arena *a, const Dx *x) {
-  Leafs first = {.d = f->dag};
+static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, bool books) {
+  Leafs first = {.d = f->dag, .books = books};
   f->value = leafify(&first, x[0], false);
   f->n_leaves = first.n;
-  memset(f->leaf, 0, sizeof *f->leaf * MAX_LEAVES);
-  for (int s = 0; s < first.n; s++) f->leaf[s].at = ARENA_ARRAY(a, Dx, f->block);
+  for (int s = 0; s < first.n; s++) f->leaf[s] = (PackLeaf){.at = ARENA_ARRAY(a, Dx, f->block)};
   for (int i = 0; i < f->block; i++) {
-    Leafs l = {.d = f->dag};
+    Leafs l = {.d = f->dag, .books = books};
     if (leafify(&l, x[i], false) != f->value || l.n != first.n || l.over) return false;
     for (int s = 0; s < l.n; s++) f->leaf[s].at[i] = l.at[s];
   }
@@ -236,6 +268,26 @@ static bool find_leaves(FormatForm *f, Arena *a, const Dx *x) {
     f->code = s;
   }
   return true;
+}
+
+/* Every element is a float that the data chooses from the block's own. */
+static bool from_books(const FormatForm *f) {
+  for (int s = 0; s < f->n_leaves; s++)
+    if (!f->leaf[s].is_int && f->leaf[s].gran == 1 && f->dag->node[f->leaf[s].at[0]].kind == DX_FIELD && f->dag->node[f->leaf[s].at[0]].n_args) return true;
+  return false;
+}
+
+static void find_form(FormatForm *f, Arena *a) {
+  bool plainly = find_leaves(f, a, f->x, false);
+  if (plainly && !from_books(f)) return;
+  if (plainly) {
+    if (find_leaves(f, a, f->x, true) && f->code >= 0) return;
+    CHECK(find_leaves(f, a, f->x, false));
+    return;
+  }
+  Dx *y = ARENA_ARRAY(a, Dx, f->block);
+  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
+  if (!find_leaves(f, a, y, false)) keep_value(f);
 }
 
 static bool has_leaf(const Dag *d, Dx x, int slot) {
@@ -357,6 +409,8 @@ static bool affine(Dag *d, Dx x, int code, Dx *A, Dx *C) {
   return true;
 }
 
+static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
+
 static int group_of(const FormatForm *f) {
   int g = f->block;
   for (int s = 0; s < f->n_leaves; s++)
@@ -364,6 +418,7 @@ static int group_of(const FormatForm *f) {
   return g;
 }
 
+enum { MAX_CHUNK = 256 };
 static void find_integer(FormatForm *f) {
   if (f->code < 0) return;
   const PackLeaf *l = &f->leaf[f->code];
@@ -371,6 +426,8 @@ static void find_integer(FormatForm *f) {
   f->group = group_of(f);
   f->bias = -l->lo;
   f->code_max = (int)(l->hi - l->lo);
+  int both = (int)lcm(f->chunk, f->group); /* a chunk holds whole groups, or a group whole chunks */
+  if (f->group % f->chunk) f->chunk = both <= MAX_CHUNK && f->block % both == 0 ? both : f->block <= MAX_CHUNK ? f->block : f->chunk;
   f->integer = f->group % 4 == 0 && f->chunk % 4 == 0 && (f->chunk % f->group == 0 || f->group % f->chunk == 0);
 }
 
@@ -381,6 +438,7 @@ static Dx shift_field(void *ctx, Dx x) {
   DxNode n = s->d->node[x];
   if (n.kind != DX_FIELD) return 0;
   n.ival += s->by;
+  if (n.n_args) n.arg[0] = dx_rewrite(s->d, n.arg[0], shift_field, ctx);
   return dx_node(s->d, n);
 }
 
@@ -428,19 +486,28 @@ static Dx whole_codes(void *ctx, Dx x) {
 }
 
 /* Zero points beside codes: of a layout's tensors it is tried first whether they part, since a code then stays as small as it is stored. */
-static void find_form(FormatForm *f, Arena *a) {
-  Dx *y = ARENA_ARRAY(a, Dx, f->block);
+static void find_layout_form(FormatForm *f, Arena *a) {
+  Dx *x = ARENA_ARRAY(a, Dx, f->block), *y = ARENA_ARRAY(a, Dx, f->block);
   WholeTables w = {.d = f->dag};
+  for (int i = 0; i < f->block; i++) x[i] = dx_rewrite(f->dag, f->x[i], whole_codes, &w);
+  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, x[i], split_sum, f->dag);
+  f->x = x;
+  if (!find_leaves(f, a, y, false) && !find_leaves(f, a, x, false)) keep_value(f);
+}
+
+/* What the elements have in common, and how it is packed. as_value: nothing, each is kept as f32. */
+Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
+  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
   f->chunk = f->block % 32 == 0 ? 32 : f->block;
-  if (f->layout) {
-    Dx *x = ARENA_ARRAY(a, Dx, f->block);
-    for (int i = 0; i < f->block; i++) x[i] = dx_rewrite(f->dag, f->x[i], whole_codes, &w);
-    f->x = x;
+  if (as_value) {
+    keep_value(f);
+    return NULL;
   }
-  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
-  if (!find_leaves(f, a, f->layout ? y : f->x) && !find_leaves(f, a, f->layout ? f->x : y)) keep_value(f);
+  if (f->layout) find_layout_form(f, a);
+  else find_form(f, a);
   keep_computed(f, a);
   find_integer(f);
+  return NULL;
 }
 
 enum { MAX_OPS = 1 << 20 };
@@ -454,7 +521,6 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   if (!x) return err_new(ERR_SYNTAX, "format %s: x(i), the value of an element, is missing", decl->name);
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
-  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
   int64_t left = MAX_OPS;
   for (int i = 0; i < f->block; i++) {
     f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
@@ -466,16 +532,8 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
   if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
-  find_form(f, a);
   *out = f;
-  return NULL;
-}
-
-Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
-  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
-  if (as_value) keep_value(f);
-  else find_form(f, a);
-  return NULL;
+  return format_find_form(a, f, false);
 }
 
 void format_table_args(const FormatForm *f, void **args) {
@@ -483,8 +541,6 @@ void format_table_args(const FormatForm *f, void **args) {
 }
 
 static int64_t leaf_per(const FormatForm *f, int s) { return s == f->code ? f->chunk : f->leaf[s].gran; }
-
-static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
 
 /* Bytes of the header's or the subunit's scales over n elements, and where each stands. */
 static int64_t place_scales(const FormatForm *f, bool header, int64_t n, PackLayout *l) {

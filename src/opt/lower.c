@@ -546,7 +546,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
     emit_store_at(e, m, out, to, emit_part(e, f, &n, m, emit_block_value(e, f, n.arg[0], base, offs, lin_const(0))), 0);
     return;
   }
-  if (!lf->is_int && n.kind == DX_FIELD && n.op == lf->mem) {
+  if (!lf->is_int && n.kind == DX_FIELD && n.op == lf->mem && !n.n_args) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
     emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n.ival), 0);
     return;

@@ -27,7 +27,8 @@ enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a stateme
 typedef struct DxNode {
   uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD, DX_PART and DX_TAB an IrMem */
   uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
-  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_PART: byte, without its constant; DX_TAB: index; DX_RED: extent, body */
+  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_PART: byte, without its constant; DX_TAB: index; DX_FIELD: none, or the
+                                     element counted from there, which the data chooses; DX_RED: extent, body */
   int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_PART a DxPart; DX_LEAF slot; DX_TAB table; DX_RED axis number */
   float fval;                     /* DX_FLT; DX_FIELD, DX_PART: 1 where 32 bits are an unsigned int */
   uint32_t size : 18, depth : 14; /* nodes of the expression written out, and its height; they saturate */
@@ -147,7 +148,7 @@ Err *format_parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits);
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */
 
 /* Packed tensor: tiles of 16 rows, one behind the other. */
-enum { PACK_ROWS = 16, MAX_LEAVES = 12 };
+enum { PACK_ROWS = 16, MAX_LEAVES = 20 };
 /* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
    share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
 typedef struct PackLayout {

@@ -29,8 +29,8 @@ static IrRef bytes(Quad *q, const Dx *x);
 /* Neighbouring bytes of the block: one gather. Signed ones come as they lie. */
 static IrRef field_bytes(Quad *q, const Dx *x) {
   const DxNode *n = node(q, x[0]);
-  if (n->op != IR_M_u8 && n->op != IR_M_i8) return 0;
-  for (int k = 1; k < 4; k++) if (node(q, x[k])->op != n->op || node(q, x[k])->ival != n->ival + k) return 0;
+  if ((n->op != IR_M_u8 && n->op != IR_M_i8) || n->n_args) return 0;
+  for (int k = 1; k < 4; k++) if (node(q, x[k])->op != n->op || node(q, x[k])->n_args || node(q, x[k])->ival != n->ival + k) return 0;
   return ir_gather(&q->e->b, IR_M_i32, IR_T_i32x16, q->base, q->offs, n->ival);
 }
 
@@ -39,7 +39,7 @@ static IrRef by_constant(Quad *q, DxOp o, const Dx *a, int64_t c) {
   const DxNode *n = node(q, a[0]);
   DxRange r = dx_range(q->f->dag, a[0], NULL);
   int64_t add = o == DXO_ADD ? c : o == DXO_SUB ? -c : 0;
-  if (add == 128 && n->kind == DX_FIELD && n->op == IR_M_i8) {
+  if (add == 128 && n->kind == DX_FIELD && n->op == IR_M_i8 && !n->n_args) {
     IrRef v = field_bytes(q, a);
     return v ? op(q, IR_xor, v, rep(q, 128)) : 0;
   }

@@ -59,41 +59,6 @@ IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at
   return ir_load(&e->b, m, IR_T_f32x16, e->scratch, 0, 1, 0);
 }
 
-/* a << by or a >> by where `by` differs from row to row or is not known before run time: bit by bit of it. */
-static IrRef shift_by(Emit *e, DxOp op, IrRef a, IrRef by, int64_t most, bool logical) {
-  IrType t = ir_type_of(e->fn, a);
-  for (int bit = 0; most >> bit && bit < 5; bit++) {
-    IrRef moved = ir_shift(&e->b, op == DXO_SHL ? IR_shl : logical ? IR_shr : IR_sar, a, 1 << bit);
-    IrRef set = ir_cmp(&e->b, IR_icmp, IR_P_ne, ir_op2(&e->b, IR_and, by, ir_const_i(&e->b, t, (int64_t)1 << bit)), ir_const_i(&e->b, t, 0));
-    a = ir_op3(&e->b, IR_select, set, moved, a);
-  }
-  return a;
-}
-
-/* Lanes have no division. By a power of two it is a shift; else floats do it: below 2^24 their quotient, rounded, never reaches the next whole number. */
-static IrRef divide_lanes(Emit *e, const FormatForm *f, const DxNode *n, IrRef a) {
-  IrType t = ir_type_of(e->fn, a);
-  int64_t D = 0;
-  int sh = 0;
-  if (!dx_is_int(f->dag, n->arg[1], &D) || D < 1 || (D & (D - 1) && dx_range(f->dag, n->arg[0], e->part_max).hi >= 1 << 24)) {
-    emit_fail(e, err_new(ERR_UNSUPPORTED, "layout %s: an index is divided by what is no power of two, or no number", f->decl->name));
-    return a;
-  }
-  while ((int64_t)1 << sh < D) sh++;
-  if ((int64_t)1 << sh == D) return n->op == DXO_MOD ? ir_op2(&e->b, IR_and, a, ir_const_i(&e->b, t, D - 1)) : ir_shift(&e->b, IR_shr, a, sh);
-  IrType tf = ir_vec_type(IR_E_F32, ir_type_lanes(e->fn, t));
-  IrRef q = ir_op1(&e->b, IR_f2i, ir_op2(&e->b, IR_fdiv, ir_op1(&e->b, IR_i2f, a), ir_const_f(&e->b, tf, (float)D)));
-  return n->op == DXO_DIV ? q : ir_op2(&e->b, IR_sub, a, ir_op2(&e->b, IR_mul, q, ir_const_i(&e->b, t, D)));
-}
-
-static IrRef block_op(Emit *e, const FormatForm *f, const DxNode *n, const IrRef *a) {
-  int64_t v;
-  bool logical = n->op == DXO_SHR && dx_range(f->dag, n->arg[0], NULL).lo >= 0, lanes = ir_type_lanes(e->fn, ir_type_of(e->fn, a[0])) > 1;
-  if (lanes && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return divide_lanes(e, f, n, a[0]);
-  if ((n->op == DXO_SHL || n->op == DXO_SHR) && !dx_is_int(f->dag, n->arg[1], &v)) return shift_by(e, (DxOp)n->op, a[0], a[1], dx_range(f->dag, n->arg[1], NULL).hi, logical);
-  return emit_op(e, (DxOp)n->op, (DxType)f->dag->node[n->arg[n->op == DXO_COND ? 1 : 0]].type, a, n->n_args, logical);
-}
-
 static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
   if (x < e->field.n && e->field.v[x]) return e->field.v[x];
   const DxNode *n = &f->dag->node[x];
@@ -104,6 +69,13 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     case DX_INT: v = ir_const_i(&e->b, ti, (int32_t)n->ival); break;
     case DX_FLT: v = ir_const_f(&e->b, tf, n->fval); break;
     case DX_FIELD:
+      if (n->n_args) { /* of the element that the data chooses: its bytes further on, in each lane its own */
+        int bytes = ir_mem_bytes[n->op];
+        v = block_value(e, f, n->arg[0], base, offs, byte);
+        n = &f->dag->node[x];
+        if (offs) offs = ir_op2(&e->b, IR_add, offs, ir_op2(&e->b, IR_mul, v, ir_const_i(&e->b, ti, bytes)));
+        else byte = lin_add(e, byte, lin_ref(ir_op1(&e->b, IR_sext, v), bytes));
+      }
       byte.k += n->ival;
       if (offs && (n->op == IR_M_f16 || n->op == IR_M_bf16)) { /* widened on the way through scratch */
         emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, offs, byte.k), 0);
@@ -123,8 +95,7 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
       for (int i = 0; i < n->n_args; i++) a[i] = block_value(e, f, n->arg[i], base, offs, byte);
-      n = &f->dag->node[x];
-      v = block_op(e, f, n, a);
+      v = emit_node_op(e, f->dag, x, NULL, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
@@ -255,19 +226,25 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
   return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
 
-IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+/* Of one element: what the form says more than once is computed once. */
+typedef struct FormMemo { Dx x[64]; IrRef v[64]; int n; } FormMemo;
+static IrRef form_value(Emit *e, const FormatForm *f, FormMemo *memo, Dx x, int buf, Lin k) {
   const DxNode n = f->dag->node[x];
-  IrRef a[3];
-  if (n.kind == DX_LEAF) return leaf_value(e, f, (int)n.ival, buf, k);
+  IrRef a[3], v;
   if (n.kind == DX_INT) return ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), n.ival);
   if (n.kind == DX_FLT) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, e->lanes), n.fval);
-  if (n.kind == DX_TAB) return emit_lookup(e, f, &n, emit_form(e, f, n.arg[0], buf, k), e->lanes);
-  CHECK(n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
-  for (int i = 0; i < n.n_args; i++) a[i] = emit_form(e, f, n.arg[i], buf, k);
-  int64_t by;
-  bool shift = n.op == DXO_SHL || n.op == DXO_SHR;
-  if (shift && !dx_is_int(f->dag, n.arg[1], &by)) return shift_by(e, (DxOp)n.op, a[0], a[1], 31, false);
-  return emit_op(e, (DxOp)n.op, (DxType)f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, false);
+  for (int i = 0; i < memo->n; i++) if (memo->x[i] == x) return memo->v[i];
+  CHECK(n.kind == DX_LEAF || n.kind == DX_TAB || n.kind == DX_OP, "format %s: node of kind %d in its form", f->decl->name, n.kind);
+  for (int i = 0; i < n.n_args; i++) a[i] = form_value(e, f, memo, n.arg[i], buf, k);
+  if (n.kind == DX_LEAF) v = leaf_value(e, f, (int)n.ival, buf, k);
+  else v = n.kind == DX_TAB ? emit_lookup(e, f, &n, a[0], e->lanes) : emit_node_op(e, f->dag, x, NULL, a);
+  if (memo->n < (int)COUNT_OF(memo->x)) memo->x[memo->n] = x, memo->v[memo->n++] = v;
+  return v;
+}
+
+IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
+  FormMemo memo = {.n = 0};
+  return form_value(e, f, &memo, x, buf, k);
 }
 
 static IrRef panel_value(Emit *e, int buf, Lin k) {

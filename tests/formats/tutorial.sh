@@ -22,6 +22,12 @@ def told(name, why):
     print(f"ok - {name}" if why is None else f"not ok - {name}: {why}", flush=True)
 
 
+def shows_roofline(path):
+    with open(path, encoding="utf-8") as f:
+        svg = f.read()
+    return "even3.gguf" in svg and svg.count("<circle") + svg.count("<path") > 5 and "linear" in svg
+
+
 for kind, error, text in blocks:
     if kind == "lum":
         with open("mine/even3.lum", "w") as f:
@@ -38,6 +44,14 @@ for kind, error, text in blocks:
                 why = why or "the format is not shown: " + r.stdout.decode()[-300:]
             if " kern " in line and "--check" not in line and "--time" not in line and b"3-bit" not in r.stdout and b"integer" not in r.stdout:
                 why = why or "no integer product: " + r.stdout.decode()[:500]
+            if line.startswith("lumen run") and not r.stdout.strip():
+                why = why or "no answer"
+            if "--check" in line and b"same" not in r.stdout and b"bit" not in r.stdout:
+                why = why or "it does not say that bits are equal: " + r.stdout.decode()[:300]
+            if "--time" in line and not re.search(rb"\d% of the (memory|int8|f32|compute|arithmetic)", r.stdout):
+                why = why or "no percentage of a peak: " + r.stdout.decode()[:300]
+            if "--svg" in line and (not re.search(rb"decode .*% of bandwidth", r.stdout) or not shows_roofline("even3.svg")):
+                why = why or "no roofline: " + r.stdout.decode()[:500]
             told(line[:100], why)
 with open("floats", "rb") as f:
     told("zeros come back", None if f.read() == bytes(1280) else "they do not")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf, DIR/safetensors and DIR/reply)"""
+"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf, DIR/safetensors, DIR/folder and DIR/reply)"""
 import json, os, struct, sys
 
 
@@ -51,6 +51,10 @@ SEEDS = {
         safetensors([("a", "F32", [2, 3], 24), ("b", "F32", [], 4), ("c", "I64", [1], 8)], {"format": "pt"}),
     ],
 }
+CONFIG = json.dumps({"architectures": ["M"], "hidden_size": 8, "text_config": {"eps": 1e-5, "rope_scaling": {"type": "linear", "factor": 2.0}}, "layer_types": ["a", "b"], "tie": True}).encode()
+PART = safetensors([("a", "F32", [2], 8), ("b", "F32", [], 4)])
+INDEX = json.dumps({"metadata": {"total_size": 12}, "weight_map": {"a": "a.safetensors", "b": "a.safetensors"}}).encode()
+SEEDS["folder"] = [b"\xff".join(x) for x in ([CONFIG, b'{"eos_token_id": [1, 2], "top_k": 5}', INDEX, PART], [b"{}", b"", INDEX, PART], [CONFIG, b"", b'{"weight_map": {"a": "../a.safetensors"}}', PART])]
 for kind, files in SEEDS.items():
     folder = os.path.join(sys.argv[1], kind)
     os.makedirs(folder, exist_ok=True)
