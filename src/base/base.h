@@ -81,6 +81,7 @@ Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);
 bool os_is_dir(const char *path);
+bool os_is_device(const char *path);                         /* there, and neither a regular file nor a folder */
 Err *os_make_dirs(const char *path);
 char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen */
 int64_t os_now_ns(void);                                     /* monotonic */

@@ -17,7 +17,7 @@ typedef struct ModelOptions {
   bool perf_map;
 } ModelOptions;
 
-typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns; int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
+typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns, pack_cpu_ns; /* cpu: of all threads */ int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
 
 typedef struct Model Model;
 typedef struct Seq Seq;    /* one timeline of tokens with its state */
@@ -57,6 +57,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
 typedef struct ModelSpentRow {
   const struct Kern *kern; int region; bool layered;
   const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
+  const char *spec; bool spec_is_part;               /* what `lumen kern` takes to run it alone, or of several calls in one the heaviest */
   int64_t t_ns, n_calls, n_items, best_ns;           /* first thread's begin to last thread's end; of the fastest call */
   double int_ops, f32_ops;                           /* two for a multiply-add */
   double n_bytes, weight_bytes, state_bytes;         /* touched, once a call */

@@ -500,7 +500,7 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
     return s->err;
   }
   int mark = s->n;
-  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name, .line = p->line};
+  TpStmt t = {.n_index = st->n_index, .n_axes = st->n_axes, .op = s->op, .text = st->name, .line = p->line, .call = p->n_calls};
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   if (st->n_axes > DX_BINDER || st->n_index > IR_MAX_DIMS) return err_new(ERR_LIMIT, "op %s: %s: too many axes", s->op, st->name);
   for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});
@@ -577,6 +577,13 @@ static Err *sort_args(Scope *s, const OpDecl *op, TpArg *arg, int n_args) {
   return NULL;
 }
 
+static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, const int *results, int n_results) {
+  TpCall c = {.op = op, .n_args = MIN(n_args, TP_CALL_ARGS), .n_results = MIN(n_results, TP_CALL_ARGS)};
+  memcpy(c.arg, arg, sizeof *arg * (size_t)c.n_args);
+  memcpy(c.result, results, sizeof *results * (size_t)c.n_results);
+  PUSH(p->arena, p->call, p->n_calls, p->cap_calls, c);
+}
+
 static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args, int *results, int n_results, bool *fits) {
   TpArg arg[16];
   Scope *s = ARENA_NEW(p->arena, Scope);
@@ -608,7 +615,9 @@ Err *tp_call(Tp *p, const char *name, const TpArg *arg, int n_args, int *results
     bool fits;
     TRY(call_variant(p, op, arg, n_args, results, n_results, &fits));
     if (variant) *variant = op->precision ? op->precision : "f32";
-    if (fits) return NULL;
+    if (!fits) continue;
+    keep_call(p, op, arg, n_args, results, n_results);
+    return NULL;
   }
   return err_new(ERR_UNSUPPORTED, "op '%s': none of its variants fits these arguments at precision %s", name, p->precision ? p->precision : "f32");
 }

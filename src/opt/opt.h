@@ -183,11 +183,17 @@ typedef struct TpStmt {
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
   int line;                 /* of the caller's text that called the op, 0: none */
+  int call;                 /* Tp.call it belongs to */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
+
+/* A call of an op as it was made, for traces. */
+enum { TP_CALL_ARGS = 16 };
+typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
+typedef struct TpCall { const OpDecl *op; TpArg arg[TP_CALL_ARGS]; int n_args, result[TP_CALL_ARGS], n_results; } TpCall;
 
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
@@ -195,11 +201,11 @@ typedef struct Tp {
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
+  TpCall *call; int n_calls, cap_calls;
   TpSym *sym; int n_syms, cap_syms;
   FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
   const void **table; int n_tables, cap_tables; /* of the formats that the program's weights have */
 } Tp;
-typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
 Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
