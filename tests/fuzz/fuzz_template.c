@@ -18,7 +18,10 @@ static Err *body(Arena *a, int how, const char *src, size_t n_src, const char *j
   Err *e = text_chat_new(a, src, n_src, NULL, &c);
   if (!e) e = text_chat_request(c, how & 4 ? TEXT_MESSAGES : TEXT_CHAT_COMPLETIONS, js, &request, &tools);
   if (!e) {
-    e = text_chat_render(c, request, &now, out);
+    Str user = {0};
+    e = text_chat_render(c, request, &now, out, &user);
+    if (!e && user.n > out->n) abort();
+    str_free(&user);
     json_decref(request);
     json_decref(tools);
   }
