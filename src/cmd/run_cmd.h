@@ -18,7 +18,7 @@
   X(T, regex, 0, STR, "RE", NULL, 0, 0, "hold the whole answer to a regular expression")                                            \
   X(T, gbnf, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
   X(T, tools, 0, STR, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
-  X(T, tool_choice, 0, STR, "HOW", "auto", 0, 0, "auto, none, required, or the one function that must be called")                   \
+  X(T, tool_choice, 0, STR, "HOW", NULL, 0, 0, "auto, none, required, or the one function that must be called; else auto")                   \
   X(T, strict, 0, FLAG, "", NULL, 0, 0, "hold the arguments of calls to their schemas")                                             \
   X(T, think, 0, STR, "HOW", NULL, 0, 0, "on, off, or how hard (low, medium, high): where the template knows of it")                \
   X(T, think_budget, 0, INT, "N", NULL, 0, 1 << 30, "tokens of reasoning at most; then it is closed")                               \
