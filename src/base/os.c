@@ -77,17 +77,35 @@ Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
   return err_wrap(e, "%s", path);
 }
 
+static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {
+  for (size_t at = 0; at < n_bytes;) {
+    ssize_t n = write(fd, p + at, n_bytes - at);
+    if (n < 0 && errno != EINTR) return io_err(path, "cannot be written");
+    if (n > 0) at += (size_t)n;
+  }
+  return NULL;
+}
+
+bool os_is_device(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+/* A device or a pipe takes the bytes as they come: a rename would put a file in its place, for everybody. */
+static Err *write_device(const char *path, const void *p, size_t n_bytes) {
+  int fd = open(path, O_WRONLY | O_CLOEXEC);
+  Err *e = fd < 0 ? io_err(path, "cannot be opened") : write_all(fd, path, p, n_bytes);
+  if (fd >= 0 && close(fd) && !e) e = io_err(path, "cannot be written");
+  return e;
+}
+
 /* Through a neighbour and a rename: a reader sees the old bytes or the new ones, never half. */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes) {
+  if (os_is_device(path)) return write_device(path, p, n_bytes);
   Str tmp = {0};
   str_addf(&tmp, "%s.XXXXXX", path);
   int fd = mkostemp(tmp.p, O_CLOEXEC);
-  Err *e = fd < 0 ? io_err(path, "cannot be written") : NULL;
-  for (size_t at = 0; !e && at < n_bytes;) {
-    ssize_t n = write(fd, (const char *)p + at, n_bytes - at);
-    if (n < 0 && errno != EINTR) e = io_err(path, "cannot be written");
-    if (n > 0) at += (size_t)n;
-  }
+  Err *e = fd < 0 ? io_err(path, "cannot be written") : write_all(fd, path, p, n_bytes);
   if (fd >= 0) {
     mode_t mask = umask(0);
     umask(mask);
@@ -269,19 +287,6 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
-
-void os_pages_make_huge(Pages *p) {
-  uintptr_t lo = ROUND_UP((uintptr_t)p->p, HUGE_BYTES), hi = ((uintptr_t)p->p + p->n_bytes) / HUGE_BYTES * HUGE_BYTES;
-  if (hi <= lo) return;
-  (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE); /* wishes: an older kernel refuses, and nothing is lost */
-  unsigned char here[512]; /* of 4 KiB, x86's pages */
-  for (uintptr_t at = lo; at < hi; at += HUGE_BYTES) {
-    int n = 0;
-    if (mincore((void *)at, HUGE_BYTES, here)) continue;
-    for (size_t i = 0; i < sizeof here; i++) n += here[i] & 1;
-    if (n >= (int)sizeof here / 8) (void)madvise((void *)at, HUGE_BYTES, MADV_COLLAPSE);
-  }
-}
 
 void os_drop_file_pages(const void *p, size_t n_bytes) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = ROUND_UP((uintptr_t)p, page), hi = ((uintptr_t)p + n_bytes) / page * page;

@@ -62,6 +62,7 @@ static Err *put_head(FileWriter *w, const FileKv *kv, int n_kvs) {
 
 /* One writer at a time: a second would write into the first's file. A part that nobody writes any more is written anew. */
 static Err *open_part(FileWriter *w) {
+  if (os_is_device(w->path)) return err_new(ERR_USAGE, "%s: is no regular file, expected a file to write or a new name", w->path);
   int fd = open(w->part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
   bool mine = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
   if (mine && !ftruncate(fd, 0) && (w->f = fdopen(fd, "wb"))) return NULL;

@@ -107,7 +107,9 @@ static uint64_t sched_key(const Sched *s, uint64_t h) {
 
 Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const Kern **out) {
   Sched s = kern_sched(k->target, k->l2_bytes, p, region, shape);
-  uint64_t key = sched_key(&s, p->region[region].key);
+  const TpRegion *r = &p->region[region];
+  uint64_t key = sched_key(&s, r->key);
+  for (int i = 0; i < r->n_args; i++) if (r->arg[i] >= 0 && r->arg[i] < TP_TABLE) key = hash_bytes(&p->tp->buf[r->arg[i]].pitch, sizeof(int64_t), key);
   if ((*out = find(k, key))) return NULL;
   int64_t t0 = os_now_ns(), scratch_bytes;
   Arena *tmp = arena_new("compile");

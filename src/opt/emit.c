@@ -166,6 +166,7 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
     stride[i] = i < first ? 0 : s;
     if (i > first) s *= tp_dim_elems(e->p, b, i, NULL);
   }
+  if (!first && b->pitch) stride[0] = b->pitch;
 }
 
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
@@ -293,6 +294,12 @@ static Vals emit_op_node(Emit *e, Dx x) {
   return r;
 }
 
+static bool lin_same(const Lin *a, const Lin *b) {
+  bool same = a->n == b->n && a->k == b->k && a->lane == b->lane;
+  for (int i = 0; same && i < a->n; i++) same = a->t[i].v == b->t[i].v && a->t[i].c == b->t[i].c;
+  return same;
+}
+
 static Vals emit_load(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
   int buf = (int)n.ival;
@@ -306,6 +313,7 @@ static Vals emit_load(Emit *e, Dx x) {
   }
   int rows = in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
+  Lin *at = ARENA_ARRAY(e->a, Lin, rows);
   for (int k = 0; k < rows; k++) {
     e->row = k;
     if (e->p->buf[buf].blocks) {
@@ -318,6 +326,13 @@ static Vals emit_load(Emit *e, Dx x) {
     if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
     l.k += off;
     l.lane = 0;
+    at[k] = l;
+    int before = 0; /* rows that read the same place share the load */
+    while (before < k && !lin_same(&at[before], &l)) before++;
+    if (before < k) {
+      r.v[k] = r.v[before];
+      continue;
+    }
     IrRef v = emit_load_at(e, buf_mem(e, buf), r.vec && contiguous ? e->lanes : 1, buf_base(e, buf), l);
     r.v[k] = r.vec && !contiguous ? ir_splat(&e->b, v, e->lanes) : v;
   }

@@ -79,7 +79,9 @@ Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
 void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
+Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */
 /* blocks.c */
+bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out); /* emit_dot4 of codes of a state */
 IrRef emit_block_element(Emit *e, const DxNode *load, bool vec);
 bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes);
 bool emit_along_blocks(Emit *e, Dx x, int axis); /* something in x lies in blocks along the axis */
@@ -91,6 +93,9 @@ int64_t emit_encode_bytes(const FormatForm *f);
 void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte); /* one number of one lane: to memory */
 /* quad.c: four codes of each row while packing, one a byte. */
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
+/* The same of blocks wherever they lie: word gives four bytes that begin at a field's, 0: they do not lie so; value one expression; 0: a code may not fit. */
+typedef struct QuadFrom { void *ctx; IrRef (*word)(void *ctx, const DxNode *field); IrRef (*value)(void *ctx, Dx x); } QuadFrom;
+IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */

@@ -138,6 +138,7 @@ typedef struct TpBuf {
   FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
+  int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
   int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
@@ -150,11 +151,17 @@ typedef struct TpStmt {
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
   int line;                 /* of the caller's text that called the op, 0: none */
+  int call;                 /* Tp.call it belongs to */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
+
+/* A call of an op as it was made, for traces. */
+enum { TP_CALL_ARGS = 16 };
+typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
+typedef struct TpCall { const OpDecl *op; TpArg arg[TP_CALL_ARGS]; int n_args, result[TP_CALL_ARGS], n_results; } TpCall;
 
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
@@ -162,11 +169,11 @@ typedef struct Tp {
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
+  TpCall *call; int n_calls, cap_calls;
   TpSym *sym; int n_syms, cap_syms;
   FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
   const void **table; int n_tables, cap_tables; /* of the formats that the program's weights have */
 } Tp;
-typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
 Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
@@ -187,6 +194,10 @@ int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /*
 /* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
    as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
+/* Byte `at` of a block, where a number of kind m lies in it, in the memory of `side` rows' blocks, of row `lane`: numbers one behind the other,
+   each of all rows; bytes of an array go by fours. */
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side);
+bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth); /* such a byte: which of its four */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);

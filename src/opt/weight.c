@@ -111,7 +111,7 @@ static Dx leaf_at(void *ctx, Dx x) {
 }
 
 /* The attribute of element i over the block's fields. */
-static Dx raw_expr(const FormatForm *f, WgtAttr attr, int64_t i) {
+Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
@@ -126,7 +126,7 @@ static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) 
   if (!split(e, k, f->block, &block, &i)) return ir_const_f(&e->b, IR_T_f32, 0);
   Lin byte = lin_add(e, lin_scale(row, row_bytes), lin_scale(block, f->n_bytes));
   if (f->plain) return emit_load_at(e, f->mem, vec ? e->lanes : 1, buf_base(e, buf), byte);
-  return emit_block_value(e, f, raw_expr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
+  return emit_block_value(e, f, emit_attr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
 }
 
 /* ---- packed tiles -------------------------------------------------------------------------------------------------- */
@@ -260,15 +260,21 @@ static bool contiguous_bytes(const Emit *e, const DxNode *n, int axis) {
   return ok;
 }
 
+static bool is_code(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
   int axis = (int)n.ival;
   int64_t len;
   if (e->s.naive || e->lane_axis < 0 || body.kind != DX_OP || body.op != DXO_MUL || !dx_is_int(e->d, n.arg[0], &len) || len % 4 || len > 256) return false;
-  int wi = e->d->node[body.arg[0]].kind == DX_WGT ? 0 : 1;
+  int wi = is_code(e, body.arg[0]) ? 0 : 1;
   const DxNode w = e->d->node[body.arg[wi]], a = e->d->node[body.arg[1 - wi]];
   bool ok = true;
+  if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
   if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok) return false;
   const FormatForm *f = form_of(e, (int)w.ival);

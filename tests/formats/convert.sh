@@ -124,5 +124,58 @@ expect "an unknown format" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quan
 expect "a --keep that is none" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep blk
 expect "a --keep that does not fit" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep '*=q4_k'
 expect "a folder that is not there" 1 "$LUMEN" convert "$model" "$TEST_TMP/none/x.gguf" --quant q8_0
+# What OUT is.
+cp "$model" "$TEST_TMP/in.gguf"
+ln -s in.gguf "$TEST_TMP/link.gguf"
+mkfifo "$TEST_TMP/pipe"
+expect "OUT is the input" 2 "$LUMEN" convert "$TEST_TMP/in.gguf" "$TEST_TMP/in.gguf" --quant q8_0
+expect "OUT is a link to the input" 2 "$LUMEN" convert "$TEST_TMP/in.gguf" "$TEST_TMP/link.gguf" --quant q8_0
+has "OUT is a link to the input: why" "$err" "is the model to read"
+expect "OUT is a folder" 2 "$LUMEN" convert "$model" "$TEST_TMP" --quant q8_0
+expect "OUT is a pipe" 2 "$LUMEN" convert "$model" "$TEST_TMP/pipe" --quant q8_0
+[ -p "$TEST_TMP/pipe" ] && ok "and stays one" || not_ok "and stays one" "it does not"
+cmp -s "$model" "$TEST_TMP/in.gguf" && ok "the input is as it was" || not_ok "the input is as it was" "it is not"
+expect "a file that may not grow so long" 1 sh -c "ulimit -f 64; exec \"\$0\" convert '$model' '$TEST_TMP/x.gguf' --quant q8_0" "$LUMEN"
+has "a file that may not grow so long: why" "$err" "File too large"
 [ ! -e "$TEST_TMP/x.gguf" ] && [ ! -e "$TEST_TMP/x.gguf.part" ] && ok "nothing is left of what failed" || not_ok "nothing is left of what failed" "$(ls "$TEST_TMP")"
+echo old > "$TEST_TMP/x.gguf.part"
+expect "a part that nobody writes is in nobody's way" 0 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0
+[ ! -e "$TEST_TMP/x.gguf.part" ] && cmp -s "$TEST_TMP/x.gguf" "$TEST_TMP/q8_0.gguf" && ok "and is not in the file" || not_ok "and is not in the file" "it is"
+expect "a part that somebody writes is left alone" 1 flock "$TEST_TMP/y.gguf.part" "$LUMEN" convert "$model" "$TEST_TMP/y.gguf" --quant q8_0
+has "a part that somebody writes: why" "$err" "is being written by another process"
+[ -e "$TEST_TMP/y.gguf.part" ] && ok "and is still there" || not_ok "and is still there" "it is not"
+rm -f "$TEST_TMP/y.gguf.part"
+expect "without a terminal there is no bar" 0 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0
+case $(cat "$err") in *"$(printf '\r')"* | *converting*) not_ok "one line says what was done" "$(cat "$err")" ;; *" 30 tensors, "*) ok "one line says what was done" ;; *) not_ok "one line says what was done" "$(cat "$err")" ;; esac
+expect "--quiet" 0 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --quiet
+empty "--quiet says nothing" "$err"
+cat > "$TEST_TMP/stop.py" <<'END'
+"""On a terminal there is a bar; a signal amid the work ends it, and nothing is left: neither OUT nor its part, and an old OUT is as it was."""
+import os, pty, signal, subprocess, sys, time
+sys.path.insert(0, "tests")
+import gguf as writer
+lumen, tmp = sys.argv[1:]
+writer.write(f"{tmp}/long.gguf", {"general.architecture": "none"}, [("w.weight", (4096, 8192), 0, bytes(4096) * 4096 * 8)])
+bad = 0
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    out = f"{tmp}/{name}.gguf"
+    with open(out, "w") as f:
+        f.write("old")
+    up, down = pty.openpty()
+    p = subprocess.Popen([lumen, "convert", f"{tmp}/long.gguf", out, "--quant", "iq4_xs", "-t", "1"], stdin=subprocess.DEVNULL, stderr=down)
+    os.close(down)
+    said = b""
+    while b"converting [" not in said:
+        said += os.read(up, 4096)
+    p.send_signal(getattr(signal, name))
+    code = p.wait()
+    left = [f for f in os.listdir(tmp) if f.startswith(name) and f != name + ".gguf"]
+    with open(out) as f:
+        old = f.read()
+    why = None if code == 130 and not left and old == "old" else f"exit code {code}, left {left}, OUT holds {old[:20]!r}, said {said[-200:]!r}"
+    bad += why is not None
+    print(f"not ok - {name}: {why}" if why else f"ok - {name} amid the work leaves nothing, and the old file as it was", flush=True)
+sys.exit(bad > 0)
+END
+python3 "$TEST_TMP/stop.py" "$LUMEN" "$TEST_TMP" || n_bad=1
 finish

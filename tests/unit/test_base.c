@@ -1,4 +1,5 @@
 /* base: arena, strings, errors, small floats, trace specs, the operating system. */
+#include <fcntl.h>
 #include <fenv.h>
 #include <math.h>
 #include <sched.h>
@@ -219,6 +220,17 @@ static void test_files(void) {
     EXPECT(m.n_bytes == 0);
     os_unmap_file(&m);
     str_free(&s);
+  }
+  TEST("os: a pipe is written into, not replaced") {
+    const char *pipe_path = arena_printf(a, "%s/p", dir);
+    char got[8] = {0};
+    EXPECT(mkfifo(pipe_path, 0600) == 0);
+    int fd = open(pipe_path, O_RDWR | O_NONBLOCK);
+    EXPECT(os_is_device(pipe_path) && !os_is_device(file) && !os_is_device(dir));
+    EXPECT_OK(os_write_file(pipe_path, "abc", 3));
+    EXPECT(fd >= 0 && read(fd, got, sizeof got) == 3 && !strcmp(got, "abc") && os_is_device(pipe_path));
+    if (fd >= 0) close(fd);
+    unlink(pipe_path);
   }
   TEST("os: what is wrong with a path is said") {
     FileMap m = {0};
