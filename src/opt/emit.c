@@ -268,7 +268,7 @@ static Vals emit_reduce(Emit *e, Dx x, Vals *init);
 
 static Vals emit_op_node(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
-  if (n.op == DXO_ADD && n.type == DT_INT) { /* an integer sum starts from what is added to it: exact, and free */
+  if (n.op == DXO_ADD && n.type == DT_INT && !e->matrix) { /* an integer sum starts from what is added to it: exact, and free; not in tiles */
     for (int i = 0; i < 2; i++) {
       const DxNode *r = &e->d->node[n.arg[i]];
       if (r->kind != DX_RED || r->op != RED_ISUM || !in_lanes(e, n.arg[i])) continue;
@@ -616,7 +616,8 @@ static IrRef reduce_striped(Emit *e, const DxNode *n) {
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
-  if (n.op == RED_ISUM && emit_dot4(e, x, init, &out)) return out;
+  if (n.op == RED_ISUM && ((!init && emit_tile_bytes(e, x, &out)) || emit_dot4(e, x, init, &out))) return out;
+  if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
   if (n.op == RED_CHAIN || in_lanes(e, x) || e->s.naive) {
     if (n.op != RED_CHAIN && n.op != RED_ISUM && in_lanes(e, x)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum on every lane"));
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);

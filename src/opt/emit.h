@@ -3,7 +3,7 @@
 #define LUMEN_TP_EMIT_H
 #include "opt/opt.h"
 
-enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16 };
+enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16, SUMS_BYTES = 4096 }; /* SUMS_BYTES: four matrix tiles of sums on their way through scratch */
 
 /* An integer as a sum: coef * value + .. + k + lane * (number of the lane). */
 typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t k, lane; } Lin;
@@ -14,7 +14,7 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
-typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel;
+typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
 
 typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
@@ -26,6 +26,8 @@ typedef struct Emit {
   /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
      r / blocks, whose row_axis is axis[row_axis] + r / blocks, and for the lanes after the first r % blocks blocks. */
   int n_rows, row, row_axis, blocks;
+  bool matrix; int n_sums;        /* rows in matrix tiles; sums made so far, which take turns in the tiles */
+  int64_t sums_off;               /* of the tiles' sums in scratch */
   int tile_row;                   /* rows one after another: which of the item's tile, whose locals it uses */
   IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
   Local *local; Panel *panel;
@@ -34,6 +36,7 @@ typedef struct Emit {
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  IrRef part[24], part_block;     /* packing a layout: addresses of its tensors, the block's number */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
@@ -99,11 +102,16 @@ IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from)
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at); /* of a layout's tensor; at: DX_PART's byte, by row */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical); /* what the lanes have an instruction for */
 /* intop.c: any operation, x a DX_OP; axis_max as dx_range has it; may change arg. */
 IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *arg);
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
+bool emit_tile_pairs(Emit *e, Dx red, Vals *out);
+Dx panel_weight(const Dag *d, Dx x);           /* the only weight of an expression over constants; at most 0: there is none, or more */
+int64_t panel_bytes(const Emit *e, bool code); /* of an element, for 16 rows */
 bool panel_same(const Dag *d, Dx a, Dx b);     /* equal but for which element of the weight they are of */
 #endif

@@ -404,7 +404,7 @@ static void need_panel(Emit *e, int buf, bool code, Dx expr) {
   if (p->code || p->value) return;
   CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K));
   *p = (Panel){.code = code, .value = !code, .expr = expr, .off = e->scratch_bytes};
-  e->scratch_bytes += ROUND_UP(K * (code ? 16 : 64) + 64, 64);
+  e->scratch_bytes += ROUND_UP(K * panel_bytes(e, code) + 64, 64);
 }
 
 static void find_panels(Emit *e, Dx x) {
@@ -435,8 +435,10 @@ static void tile_rows(Emit *e, const TpRegion *r) {
 /* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
 static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
   e->lane_axis = 1;
-  for (int i = 0; i < e->s.n_tiles; i++) {
-    int T = e->s.tile[i];
+  int n_matrix = e->s.n_matrix, n_sizes = n_matrix + e->s.n_tiles;
+  for (int i = 0; i < n_sizes; i++) {
+    int T = i < n_matrix ? e->s.matrix[i] : e->s.tile[i - n_matrix];
+    e->matrix = i < n_matrix;
     IrRef left = ir_op2(&e->b, IR_sub, M, done);
     IrRef n = T == 1 ? left : ir_op2(&e->b, IR_udiv, left, ir_const_i(&e->b, IR_T_i64, T));
     Loop l;
@@ -446,7 +448,7 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
     tile_rows(e, r);
     e->n_rows = 1;
     loop_end(e, &l, NULL);
-    if (i + 1 < e->s.n_tiles) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
+    if (i + 1 < n_sizes) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
   }
   e->lane_axis = -1;
 }
@@ -462,6 +464,11 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
   dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
+  if (e->s.n_matrix) {
+    e->sums_off = e->scratch_bytes;
+    e->scratch_bytes += SUMS_BYTES;
+    ir_tile(&e->b, IR_tbegin, e->s.matrix_bytes);
+  }
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
@@ -483,6 +490,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   all_rows(e, r, from, to);
   if (e->sub) loop_end(e, &subs, NULL);
   loop_end(e, &tiles, NULL);
+  if (e->s.n_matrix) ir_tile(&e->b, IR_tend, 0);
   ir_ret(&e->b);
 }
 
@@ -551,11 +559,16 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 
 /* A shared scale or a raw float: copied bit by bit where it is a field. */
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
-  const DxNode *n = &f->dag->node[lf->at[at]];
+  const DxNode n = f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem && !n->n_args) {
+  if (!lf->is_int && n.kind == DX_PART && n.op == lf->mem) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
-    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
+    emit_store_at(e, m, out, to, emit_part(e, f, &n, m, emit_block_value(e, f, n.arg[0], base, offs, lin_const(0))), 0);
+    return;
+  }
+  if (!lf->is_int && n.kind == DX_FIELD && n.op == lf->mem && !n.n_args) {
+    IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
+    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n.ival), 0);
     return;
   }
   IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
@@ -576,12 +589,14 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
   emit_tables(e, f, args, ptr);
+  for (int i = 0; f->layout && i < f->layout->n_parts + 2; i++) e->part[i] = ir_load(&e->b, IR_M_ptr, ptr, bases, 0, 1, 8 * i);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
-  IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
+  IrRef row0 = f->layout ? bases : ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
   IrRef offs = emit_load_at(e, IR_M_i32, FULL_LANES, offsets, lin_ref(tile, 64));
   loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
-  IrRef base = ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  IrRef base = f->layout ? row0 : ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  e->part_block = blocks.iv;
   Lin tile_at = lin_ref(tile, l.tile_bytes);
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];
