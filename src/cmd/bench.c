@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "cmd/bench.h"
+#include "cmd/quiet.h"
 #include "run/run.h"
 
 static const OptRow BenchOpts_rows[] = {BENCH_ROWS(OPT_ROW_, BenchOpts)};
@@ -163,35 +164,6 @@ static Err *measure(Bench *b, int64_t warm_ns) {
   return e;
 }
 
-/* ---- other processes ---- */
-/* Seconds all processors worked since the system started, and how many processors there are; false where the system does not say. */
-static bool busy_seconds(double *busy, int *n_cpus) {
-  FILE *f = fopen("/proc/stat", "r");
-  char line[256];
-  long long t[8] = {0};
-  bool ok = f && fgets(line, sizeof line, f) && sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3], &t[4], &t[5], &t[6], &t[7]) == 8;
-  if (f) fclose(f);
-  *busy = (double)(t[0] + t[1] + t[2] + t[5] + t[6] + t[7]) / (double)sysconf(_SC_CLK_TCK);
-  *n_cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-  return ok;
-}
-
-typedef struct Quiet { double busy, own; int64_t t; bool known; } Quiet;
-static Quiet quiet_now(void) {
-  Quiet q = {.t = os_now_ns(), .own = (double)cpu_now_ns() * 1e-9};
-  int n;
-  q.known = busy_seconds(&q.busy, &n);
-  return q;
-}
-
-/* Percent of all processors that others used since; below 0: not known. */
-static double others_percent(const Quiet *since) {
-  Quiet q = quiet_now();
-  double n = (double)MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), seconds = (double)(q.t - since->t) * 1e-9;
-  if (!since->known || !q.known || !(seconds > 0)) return -1;
-  return MAX(0, 100 * (q.busy - since->busy - (q.own - since->own)) / (seconds * n));
-}
-
 /* ---- the command ---- */
 static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   Bench b = {.o = o, .arena = a, .name = name, .seq = ARENA_ARRAY(a, Seq *, (size_t)o->batch), .last = ARENA_ARRAY(a, int32_t, (size_t)o->batch),
@@ -205,9 +177,9 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;
   TRY(model_open(path, &options, &b.m));
-  Quiet q = quiet_now();
+  CmdQuiet q = cmd_quiet_now();
   Err *e = measure(&b, warm_ns);
-  b.others = others_percent(&q);
+  b.others = cmd_others_percent(&q);
   if (!e) e = cmd_bench_tell(&b);
   for (int i = 0; i < o->batch; i++) seq_free(b.seq[i]);
   model_close(b.m);

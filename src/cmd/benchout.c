@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/bench.h"
+#include "cmd/quiet.h"
 #include "cmd/roofline.h"
-
-enum { QUIET_PERCENT = 5 };
 
 double cmd_bench_rate(double n, int64_t t_ns) { return t_ns > 0 ? n * 1e9 / (double)t_ns : 0; }
 static double ms(int64_t t_ns) { return (double)t_ns * 1e-6; }
@@ -43,7 +42,7 @@ static json_t *kernels_json(const Bench *b, int phase) {
     const ModelSpentRow *r = &p->row[i];
     bool memory;
     double t = call_seconds(b, r), n = (double)MAX(r->n_calls, 1), roof = model_peak_seconds(&b->of[phase]->peak, r, &memory) / n;
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", r->name, "where", r->where, "shape", r->shape, "calls", (json_int_t)r->n_calls,
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:b, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:s}", "name", r->name, "where", r->where, "shape", r->shape, "spec", r->spec, "spec_is_part", r->spec_is_part, "calls", (json_int_t)r->n_calls,
                           "seconds", t, "share", over((double)r->t_ns, (double)p->t_ns), "operations", (r->int_ops + r->f32_ops) / n, "bytes", r->n_bytes / n,
                           "operations_per_second", over((r->int_ops + r->f32_ops) / n, t), "bytes_per_second", over(r->n_bytes / n, t), "percent_of_roof", 100 * over(roof, t), "roof", memory ? "memory" : "compute");
     json_array_append_new(all, o ? o : json_null());
@@ -71,7 +70,7 @@ static json_t *bench_json(const Bench *b) {
   json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:o, s:o}", "model", b->name, "target", model_target(b->m), "precision", model_precision(b->m), "kv", model_kv(b->m),
                         "threads", model_n_threads(b->m), "batch", (json_int_t)b->o->batch, "rounds", (json_int_t)b->o->rounds, "best", b->o->best,
                         "prefill", phase_json(b, BENCH_PREFILL), "decode", phase_json(b, BENCH_DECODE));
-  json_t *more = json_pack("{s:f, s:f, s:f, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "compile_ms", ms(t->compile_ns), "open_ms", ms(t->open_ns), "pack_ms", ms(t->pack_ns),
+  json_t *more = json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:i, s:I, s:I, s:f, s:{s:f, s:f, s:f}}", "compile_ms", ms(t->compile_ns), "open_ms", ms(t->open_ns), "pack_ms", ms(t->pack_ns), "pack_cpu_ms", ms(t->pack_cpu_ns),
                            "first_token_ms", ms(b->first_token_ns), "peak_rss_bytes", (json_int_t)b->rss_bytes, "kernels", t->n_kernels, "code_bytes", (json_int_t)t->code_bytes,
                            "weight_bytes", (json_int_t)t->weight_bytes, "packed_bytes", (json_int_t)t->packed_bytes, "state_bytes", (json_int_t)t->state_bytes, "huge_bytes", (json_int_t)t->huge_bytes,
                            "context", (json_int_t)model_context(b->m), "chunk", model_chunk(b->m), "bytes_per_token", (json_int_t)model_bytes_per_token(b->m),
@@ -80,7 +79,7 @@ static json_t *bench_json(const Bench *b) {
   CHECK(o && more, "bench: no JSON");
   json_object_set_new(json_object_get(o, "decode"), "read_bandwidth_percent", json_real(weights_percent(b)));
   json_object_set_new(more, "others_percent", b->others < 0 ? json_null() : json_real(b->others));
-  json_object_set_new(more, "quiet", b->others < 0 ? json_null() : json_boolean(b->others <= QUIET_PERCENT));
+  json_object_set_new(more, "quiet", b->others < 0 ? json_null() : json_boolean(b->others <= CMD_QUIET_PERCENT));
   json_object_update(o, more);
   json_decref(more);
   return o;
@@ -113,8 +112,11 @@ static void add_points(const Bench *b, Arena *a, int phase, RoofPoint *out, int 
 }
 
 static const char *others_text(Arena *a, double others) {
-  if (others < 0) return "How busy other processes kept the machine is not known.";
-  return arena_printf(a, "Other processes used %.1f%% of the processors%s.", others, others <= QUIET_PERCENT ? "" : ": NOT QUIET, so the figures say little");
+  Str s = {0};
+  cmd_others_text(others, &s);
+  const char *text = arena_dup(a, s.p);
+  str_free(&s);
+  return text;
 }
 
 static Err *tell_svg(const Bench *b) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/cmd.h"
+#include "cmd/quiet.h"
 #include "kern/kern.h"
 
 #define KERN_ROWS(X, T)                                                                                                         \
@@ -65,6 +66,7 @@ static void sched_text(const Sched *s, Str *out) {
   str_addf(out, "%d lanes, tiles of", s->lanes);
   for (int i = 0; i < s->n_tiles; i++) str_addf(out, " %d", s->tile[i]);
   str_add(out, s->stage ? " rows, weights unpacked once per tile" : " rows");
+  for (int i = 0; i < s->n_matrix; i++) str_addf(out, i ? " %d" : ", before them matrix tiles of %d", s->matrix[i]);
   if (s->block_rows) str_addf(out, ", blocks of %d rows", s->block_rows);
 }
 
@@ -140,7 +142,7 @@ static Err *check(Job *j) {
 }
 
 /* ---- timing -------------------------------------------------------------------------------------------------------- */
-typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; int n_runs; } Timing;
+typedef struct Timing { double seconds, flops, n_bytes, percent; const char *roof; KernPeak peak; int n_runs; double others; } Timing; /* others: percent of the processors */
 
 /* The best of the runs of a second at most, at least three, the first of which warms up. */
 static Err *best_run(Job *j, KernData *d, Timing *t) {
@@ -158,12 +160,14 @@ static Err *time_target(Job *j, const Target *target, Kerns *k, Timing *t) {
   KernData *d;
   TRY(kern_data_new(j->spec, 1, &d));
   Err *e = kern_data_prepare(d, k, KERN_N_SHAPES);
+  CmdQuiet q = cmd_quiet_now();
   if (!e) e = best_run(j, d, t);
   KernWork w = {0};
   if (!e) w = kern_data_work(d);
   kern_data_free(d);
   if (!e) e = kern_peak(k, j->pool, (size_t)MIN(MAX(w.n_bytes, 1 << 20), 4e9), &t->peak);
   if (e) return err_wrap(e, "%s", target->name);
+  t->others = cmd_others_percent(&q);
   double compute = ratio(w.f32_madds, t->peak.f32_madds_per_s) + ratio(w.int_madds, t->peak.int_madds_per_s), memory = ratio(w.n_bytes, t->peak.read_bytes_per_s);
   t->flops = 2 * (w.f32_madds + w.int_madds);
   t->n_bytes = w.n_bytes;
@@ -179,12 +183,18 @@ static void print_timing(const Job *j, const Target *target, const Timing *t) {
                           "percent_of_peak", t->percent, "roof", t->roof, "flops", (json_int_t)t->flops, "bytes", (json_int_t)t->n_bytes, "runs", t->n_runs);
     json_object_set_new(o, "peak", json_pack("{s:f, s:f, s:f}", "f32_flops_per_second", 2 * t->peak.f32_madds_per_s, "int8_flops_per_second", 2 * t->peak.int_madds_per_s,
                                              "read_bytes_per_second", t->peak.read_bytes_per_s));
+    json_object_set_new(o, "others_percent", t->others < 0 ? json_null() : json_real(t->others));
     json_array_append_new(j->json, o);
     return;
   }
   printf("%-16s %10.3f us  %9.2f GFLOP/s  %8.2f GB/s  %5.1f%% of the %s peak  (here: %.1f GFLOP/s f32, %.1f int8, reads %.1f GB/s; %d thread%s)\n", target->name, t->seconds * 1e6,
          t->flops / t->seconds * 1e-9, t->n_bytes / t->seconds * 1e-9, t->percent, t->roof, 2e-9 * t->peak.f32_madds_per_s, 2e-9 * t->peak.int_madds_per_s,
          t->peak.read_bytes_per_s * 1e-9, dev_pool_n_threads(j->pool), dev_pool_n_threads(j->pool) == 1 ? "" : "s");
+  if (t->others <= CMD_QUIET_PERCENT) return;
+  Str s = {0};
+  cmd_others_text(t->others, &s);
+  printf("%-16s %s\n", "", s.p);
+  str_free(&s);
 }
 
 static Err *time_all(Job *j) {
@@ -221,6 +231,7 @@ static Err *kern(Arena *a, const KernOpts *o, const char *text) {
   j.module = m;
   TRY(targets_find(&j));
   TRY(kern_call_parse(a, text, &j.call));
+  for (int i = 0; i < j.n_targets; i++) j.call.narrow |= j.target[i]->tiles;
   TRY(kern_call_build(a, m, &j.call, o->precision, &j.spec));
   TRY(dev_pool_new(o->threads ? (int)o->threads : os_n_cpus(), &j.pool));
   if (o->json) j.json = json_array();

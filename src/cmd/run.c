@@ -1,54 +1,16 @@
 /* `lumen run MODEL [PROMPT]`: answers one prompt, or chats where there is no prompt and standard input is a terminal. Piped standard input is
    the prompt; beside a PROMPT it comes first, with a blank line between: `lumen run MODEL "Summarize this." < file`. Only the answer goes to
    standard output, always ended by a newline. The first Ctrl-C stops the answer, the second the program. */
-#include <errno.h>
-#include <math.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <termios.h>
 #include <unistd.h>
-#include "cmd/cmd.h"
-#include "cmd/model_opts.h"
-#include "model/vocab.h"
-#include "run/run.h"
+#include "cmd/run_cmd.h"
 
-#define RUN_ROWS(X, T)                                                                                                              \
-  X(T, system, 's', STR, "TEXT", NULL, 0, 0, "what the model is told before the conversation")                                      \
-  X(T, raw, 'r', FLAG, "", NULL, 0, 0, "continue the prompt as it is: no chat template")                                            \
-  X(T, max_tokens, 'n', INT, "N", NULL, 0, 1 << 30, "tokens of an answer at most; else until the context is full")                  \
-  X(T, stop, 0, LIST, "TEXT", NULL, 0, 0, "end the answer before this text; may be given again")                                    \
-  X(T, temperature, 'T', FLOAT, "X", NULL, 0, 100, "0: always the likeliest token; else the model's recommendation or 0.8")         \
-  X(T, top_k, 0, INT, "N", NULL, 0, 1 << 30, "draw from the N likeliest tokens, 0: all; else recommended or 40")                    \
-  X(T, top_p, 0, FLOAT, "X", NULL, 0, 1, "draw from the likeliest that reach X together, 1: all; else recommended or 0.95")         \
-  X(T, min_p, 0, FLOAT, "X", NULL, 0, 1, "draw from those at least X times as likely as the best; else recommended or 0.05")        \
-  X(T, repeat_penalty, 0, FLOAT, "X", NULL, 0.001, 1000, "divide the logits of recent tokens by X; else recommended or 1")          \
-  X(T, repeat_window, 0, INT, "N", "64", 0, 1 << 30, "how many tokens are recent, prompt included; 0: all")                         \
-  X(T, presence_penalty, 0, FLOAT, "X", "0", -1000, 1000, "take X off the logits of tokens in the answer")                          \
-  X(T, frequency_penalty, 0, FLOAT, "X", "0", -1000, 1000, "take X off for each time a token is in the answer")                     \
-  X(T, logit_bias, 0, LIST, "ID=X", NULL, 0, 0, "add X to the logit of a token; may be given again")                                \
-  X(T, seed, 0, INT, "N", NULL, 0, 0, "the same seed gives the same answer; else a new one each time")                              \
-  X(T, json, 'j', FLAG, "", NULL, 0, 0, "print an object: text, reason, ids, counts, times, seed")                                  \
-  X(T, verbose, 'v', FLAG, "", NULL, 0, 0, "a line of figures on standard error")                                                   \
-  MODEL_OPT_ROWS(X, T)
-OPT_DEFINE(RunOpts, RUN_ROWS)
+static const OptRow RunOpts_rows[] = {RUN_ROWS(OPT_ROW_, RunOpts)};
 enum { MAX_PROMPT_BYTES = 256 << 20 };
-
-/* Everything one call of the command has open. */
-typedef struct Run {
-  Arena *arena;
-  const RunOpts *o;
-  const char *name;            /* as the user named it */
-  Model *model;
-  TextVocab *vocab;
-  RunSession *session;
-  RunSampling sampling;
-  RunStops stops;
-  bool raw;
-} Run;
 
 static volatile int interrupted;
 static void on_interrupt(int sig) {
@@ -80,269 +42,231 @@ static Err *prompt_get(const OptRest *rest, Str *out, bool *chat) {
   return NULL;
 }
 
-/* ---- settings ---- */
-
-static uint64_t seed_new(void) {
-  uint32_t seed;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint32_t)run_random((uint64_t)os_now_ns(), getpid());
-  return seed;
-}
-
-static Err *biases_parse(Arena *a, const OptList *list, RunSampling *p) {
-  RunBias *bias = ARENA_ARRAY(a, RunBias, (size_t)list->n);
-  for (int i = 0; i < list->n; i++) {
-    char *eq, *end;
-    errno = 0;
-    long id = strtol(list->p[i], &eq, 10);
-    float add = *eq == '=' ? strtof(eq + 1, &end) : 0;
-    if (eq == list->p[i] || *eq != '=' || end == eq + 1 || *end || errno || id < 0 || id > INT32_MAX)
-      return err_new(ERR_USAGE, "--logit-bias: '%s', expected ID=X, a token id and a number", list->p[i]);
-    bias[i] = (RunBias){(int32_t)id, add};
-  }
-  p->bias = bias;
-  p->n_biases = list->n;
-  return NULL;
-}
-
-static Err *sampling_get(Run *r) {
-  const RunOpts *o = r->o;
-  RunSampling p = run_sampling_default(model_weights(r->model));
-  if (!isnan(o->temperature)) p.temperature = o->temperature;
-  if (o->top_k != OPT_INT_NONE) p.top_k = o->top_k;
-  if (!isnan(o->top_p)) p.top_p = o->top_p;
-  if (!isnan(o->min_p)) p.min_p = o->min_p;
-  if (!isnan(o->repeat_penalty)) p.repeat_penalty = o->repeat_penalty;
-  p.repeat_window = o->repeat_window;
-  p.presence_penalty = o->presence_penalty;
-  p.frequency_penalty = o->frequency_penalty;
-  p.seed = o->seed == OPT_INT_NONE ? seed_new() : (uint64_t)o->seed;
-  TRY(biases_parse(r->arena, &o->logit_bias, &p));
-  r->sampling = p;
-  return NULL;
-}
-
-/* A base model has no template: its prompts are continued as they are. */
-static Err *template_check(Run *r, bool chat) {
-  const char *text;
-  r->raw = r->o->raw;
-  if (r->raw) return NULL;
-  Err *e = model_chat_template(r->arena, model_weights(r->model), &text);
-  if (!e || err_kind(e) != ERR_NOT_FOUND || chat || r->o->system) return e;
-  fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
-  err_free(e);
-  r->raw = true;
-  return NULL;
-}
-
-static Err *run_open(Run *r, bool chat) {
-  ModelOptions options = MODEL_OPTIONS(r->o);
-  int32_t *ends;
-  int n_unused;
-  TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
-  const char *const *unused = model_unused(r->model, &n_unused);
-  cmd_unused_tell("run", r->name, unused, n_unused);
-  const Weights *w = model_weights(r->model);
-  TRY(model_vocab_open(w, &r->vocab));
-  TRY(template_check(r, chat));
-  TRY(sampling_get(r));
-  TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
-  r->stops.end = ends;
-  r->stops.stop = r->o->stop.p;
-  r->stops.n_stops = r->o->stop.n;
-  r->stops.max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens;
-  return run_session_new(r->model, &r->session);
-}
-
-static void run_close(Run *r) {
-  run_session_free(r->session);
-  text_vocab_free(r->vocab);
-  model_close(r->model);
-}
-
 /* ---- asking ---- */
 
-static bool on_text(void *ctx, const char *text, size_t n) {
-  (void)ctx;
+void cmd_run_outcome_free(RunOutcome *o) {
+  run_result_free(&o->result);
+  text_collect_free(&o->collect);
+  *o = (RunOutcome){0};
+}
+
+/* Where an answer is being printed. */
+typedef struct Printing { const Run *run; TextCollect *collect; bool is_dim, shows, has_shown; char last; } Printing;
+
+static bool print(Printing *p, const char *text, size_t n) {
+  if (n) p->last = text[n - 1];
   return fwrite(text, 1, n, stdout) == n && !fflush(stdout);
 }
 
-/* Ids to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
-static Err *ask(const Run *r, const TextIds *ids, RunResult *out) {
-  RunRequest q = {.vocab = r->vocab, .prompt = ids->p, .n_prompt = (int64_t)ids->n, .sampling = r->sampling, .stops = r->stops,
-                  .on_text = r->o->json ? NULL : on_text, .cancel = &interrupted};
+static void end_reasoning(Printing *p) {
+  if (!p->has_shown) return;
+  if (p->is_dim) fputs("\033[0m", stdout);
+  fputs("\n\n", stdout);
+  p->last = '\n';
+  p->has_shown = p->is_dim = false;
+}
+
+static bool on_text(void *ctx, const char *text, size_t n) {
+  Printing *p = ctx;
+  if (p->run->o->json) return true;
+  end_reasoning(p);
+  return print(p, text, n);
+}
+
+/* Reasoning is printed where it is wanted; calls are kept until they are whole. */
+static void on_event(void *ctx, const TextEvent *e) {
+  Printing *p = ctx;
+  text_collect_event(p->collect, e);
+  if (e->kind != TEXT_EVENT_REASONING || !p->shows) return;
+  if (!p->has_shown && p->run->dims) fputs("\033[2m", stdout), p->is_dim = true;
+  p->has_shown = true;
+  print(p, e->text, e->n);
+}
+
+/* A line for each call: its name and its arguments. */
+static void calls_print(Printing *p) {
+  json_t *message = text_collect_message(p->collect), *call;
+  size_t i;
+  json_array_foreach(json_object_get(message, "tool_calls"), i, call) {
+    const json_t *f = json_object_get(call, "function");
+    json_t *args = json_loads(json_string_value(json_object_get(f, "arguments")), JSON_DECODE_ANY, NULL);
+    json_t *line = json_pack("{s:O, s:O, s:o}", "id", json_object_get(call, "id"), "name", json_object_get(f, "name"), "arguments", args ? args : json_incref(json_object_get(f, "arguments")));
+    char *text = json_dumps(line, 0);
+    end_reasoning(p);
+    if (p->last && p->last != '\n') putchar('\n');
+    print(p, text, strlen(text));
+    print(p, "\n", 1);
+    free(text);
+    json_decref(line);
+  }
+  json_decref(message);
+}
+
+static int32_t opener_of(const Run *r, const RunPrompt *p, const TextReply *reply) {
+  const char *open = r->chat && r->chat->reason ? text_reason_opening(r->chat->reason) : "";
+  size_t n = strcspn(open, "\n"), tail = MIN(p->text.n, (size_t)64);
+  bool is_off = r->o->think && !strcmp(r->o->think, "off");
+  if (!n || is_off || text_reply_is_reasoning(reply)) return -1;
+  bool is_closed = memmem(p->text.p + p->text.n - tail, tail, open, n) != NULL; /* the template has written an empty block */
+  return is_closed ? -1 : text_vocab_find(r->vocab, open, n);
+}
+
+/* What closes an open block once the budget is spent. */
+static Err *budget_make(const Run *r, TextIds *close, TextBudget *out) {
+  bool is_off = r->o->think && !strcmp(r->o->think, "off");
+  *out = (TextBudget){.max = r->o->think_budget != OPT_INT_NONE ? r->o->think_budget : is_off ? 0 : -1};
+  if (out->max < 0 || !r->chat || !r->chat->reason) return NULL;
+  const char *text = text_reason_closing(r->chat->reason);
+  TRY(text_tokenize(r->vocab, text, strlen(text), 0, close));
+  out->close = close->p;
+  out->n_close = (int)close->n;
+  return NULL;
+}
+
+/* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
+static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
+  Printing printing = {.run = r, .collect = &out->collect, .shows = !r->o->json && r->o->show_think};
+  TextReplyOptions options = {.id_seed = r->sampling.seed};
+  TextReply *reply = r->chat ? run_prompt_reply(r->chat, p, &options) : NULL;
+  TextIds close = {0};
+  TextBudget budget = {.max = -1};
+  RunGuide *guide = NULL;
+  RunGuideOptions guided = {.grammar = r->grammar, .vocab = r->grammar_vocab, .end = r->stops.end, .n_ends = r->stops.n_ends, .n_vocab = model_n_vocab(r->model),
+                            .opener = reply ? opener_of(r, p, reply) : -1, .trigger = r->trigger};
+  Err *e = r->grammar ? run_guide_new(&guided, &guide) : NULL;
+  if (!e && reply) e = budget_make(r, &close, &budget);
+  RunRequest q = {.vocab = r->vocab, .prompt = p->ids.p, .n_prompt = (int64_t)p->ids.n, .sampling = r->sampling, .stops = r->stops, .on_text = on_text, .ctx = &printing,
+                  .guide = guide, .reply = reply, .on_event = on_event, .budget = reply ? &budget : NULL, .cancel = &interrupted};
   struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   interrupted = 0;
   sigaction(SIGINT, &act, &old);
-  Err *e = run_generate(r->session, &q, out);
+  if (!e) e = run_generate(r->session, &q, &out->result);
   sigaction(SIGINT, &old, NULL);
-  if (!e && !r->o->json && (!out->text.n || out->text.p[out->text.n - 1] != '\n' || out->reason == RUN_CANCELLED)) {
-    putchar('\n');
+  out->n_prompt = p->ids.n;
+  if (!e && !r->o->json) {
+    calls_print(&printing);
+    end_reasoning(&printing);
+    if (printing.last != '\n' || out->result.reason == RUN_CANCELLED) putchar('\n');
     fflush(stdout);
   }
+  run_guide_free(guide);
+  text_reply_free(reply);
+  text_ids_free(&close);
+  return e;
+}
+
+Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out) {
+  RunPrompt p;
+  TRY(run_prompt_make(r->chat, r->vocab, TEXT_CHAT_COMPLETIONS, body, &p));
+  Err *e = generate(r, &p, out);
+  run_prompt_free(&p);
   return e;
 }
 
 static double per_second(int64_t n, int64_t t_ns) { return t_ns > 0 ? (double)n * 1e9 / (double)t_ns : 0; }
 
-static void figures_print(const Run *r, const TextIds *ids, const RunResult *a) {
+static void figures_print(const Run *r, const RunOutcome *o) {
+  const RunResult *a = &o->result;
   const ModelTimes *t = model_times(r->model);
-  int64_t n_read = (int64_t)ids->n - a->n_reused, n_more = (int64_t)a->ids.n - 1; /* the first token comes with the prompt's logits */
+  int64_t n_read = (int64_t)o->n_prompt - a->n_reused, n_more = (int64_t)a->ids.n - 1; /* the first token comes with the prompt's logits */
   fprintf(stderr, "%zu prompt tokens (%lld held) in %.3f s, %.1f/s; %zu answer tokens in %.3f s, %.1f/s; ended because %s; seed %llu; %s, %s, %d thread%s, %d kernels in %.0f ms\n",
-          ids->n, (long long)a->n_reused, (double)a->prefill_ns * 1e-9, per_second(n_read, a->prefill_ns), a->ids.n, (double)a->decode_ns * 1e-9,
+          o->n_prompt, (long long)a->n_reused, (double)a->prefill_ns * 1e-9, per_second(n_read, a->prefill_ns), a->ids.n, (double)a->decode_ns * 1e-9,
           per_second(MAX(n_more, (int64_t)0), a->decode_ns), run_reason_meaning(a->reason), (unsigned long long)r->sampling.seed, model_target(r->model),
           model_precision(r->model), model_n_threads(r->model), model_n_threads(r->model) == 1 ? "" : "s", t->n_kernels, (double)t->compile_ns * 1e-6);
 }
 
-static void json_print(const Run *r, const TextIds *ids, const RunResult *a) {
-  json_t *list = json_array();
+static void json_print(const Run *r, const RunOutcome *outcome) {
+  const RunResult *a = &outcome->result;
+  json_t *list = json_array(), *message = text_collect_message(&outcome->collect), *calls = json_object_get(message, "tool_calls"), *reasoning = json_object_get(message, "reasoning_content");
   for (size_t i = 0; i < a->ids.n; i++) json_array_append_new(list, json_integer(a->ids.p[i]));
-  json_t *o = json_pack("{s:s, s:o, s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "model", r->name, "text", json_stringn(a->text.n ? a->text.p : "", a->text.n),
-                        "reason", run_reason_name(a->reason), "prompt_tokens", (json_int_t)ids->n, "reused_tokens", (json_int_t)a->n_reused,
-                        "tokens", (json_int_t)a->ids.n, "prefill_seconds", (double)a->prefill_ns * 1e-9, "decode_seconds", (double)a->decode_ns * 1e-9,
-                        "seed", (json_int_t)r->sampling.seed, "ids", list);
-  CHECK(o, "the answer is no JSON");
+  json_t *o = json_pack("{s:s, s:o}", "model", r->name, "text", json_stringn(a->text.n ? a->text.p : "", a->text.n));
+  if (reasoning) json_object_set(o, "reasoning", reasoning);
+  if (calls) json_object_set(o, "tool_calls", calls);
+  if (r->grammar) json_object_set_new(o, "whole", json_boolean(a->is_whole));
+  json_t *more = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "reason", run_reason_name(a->reason), "prompt_tokens", (json_int_t)outcome->n_prompt,
+                           "reused_tokens", (json_int_t)a->n_reused, "tokens", (json_int_t)a->ids.n, "prefill_seconds", (double)a->prefill_ns * 1e-9,
+                           "decode_seconds", (double)a->decode_ns * 1e-9, "seed", (json_int_t)r->sampling.seed, "ids", list);
+  CHECK(o && more, "the answer is no JSON");
+  json_object_update(o, more);
   json_dumpf(o, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
   putchar('\n');
+  json_decref(more);
+  json_decref(message);
   json_decref(o);
 }
 
-static void tell(const Run *r, const TextIds *ids, const RunResult *a) {
-  if (r->o->json) json_print(r, ids, a);
-  if (r->o->verbose) figures_print(r, ids, a);
+void cmd_run_tell(const Run *r, const RunOutcome *o) {
+  const RunResult *a = &o->result;
+  if (r->o->json) json_print(r, o);
+  if (r->o->verbose) figures_print(r, o);
   else if (a->reason == RUN_CONTEXT)
     fprintf(stderr, "lumen run: stopped: the context is full with %lld tokens (--context)\n", (long long)model_context(r->model));
+  if (r->grammar && !r->o->json && !a->is_whole && a->reason != RUN_CANCELLED)
+    fprintf(stderr, "lumen run: the answer was cut (%s) before it was whole\n", run_reason_meaning(a->reason));
 }
 
-static Err *message_add(json_t *messages, const char *role, const char *text, size_t n) {
+Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n) {
   json_t *content = json_stringn(text, n);
   if (!content) return err_new(ERR_USAGE, "the %s text is no UTF-8 (--raw takes any bytes)", role);
   json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", content));
   return NULL;
 }
 
-static Err *system_add(const Run *r, json_t *messages) {
-  return r->o->system ? message_add(messages, "system", r->o->system, strlen(r->o->system)) : NULL;
+static Err *ask_raw(const Run *r, const Str *prompt, RunOutcome *out) {
+  RunPrompt p = {0};
+  Err *e = run_raw_ids(r->vocab, prompt->n ? prompt->p : "", prompt->n, &p.ids);
+  if (!e) e = generate(r, &p, out);
+  run_prompt_free(&p);
+  return e;
 }
 
-static Err *prompt_ids(const Run *r, const Str *prompt, TextIds *ids) {
-  const char *text = prompt->n ? prompt->p : "";
-  if (r->raw) return run_raw_ids(r->vocab, text, prompt->n, ids);
-  json_t *messages = json_array();
-  Err *e = system_add(r, messages);
-  if (!e) e = message_add(messages, "user", text, prompt->n);
-  if (!e) e = run_chat_ids(r->arena, model_weights(r->model), r->vocab, messages, ids);
-  json_decref(messages);
+/* The messages of the options and the prompt; with --request NULL, where its own are all. */
+static Err *messages_make(const Run *r, const Str *prompt, json_t **out) {
+  json_t *messages = r->request ? NULL : json_array();
+  Err *e = messages && r->o->system ? cmd_run_message_add(messages, "system", r->o->system, strlen(r->o->system)) : NULL;
+  if (!e && messages) e = cmd_run_message_add(messages, "user", prompt->n ? prompt->p : "", prompt->n);
+  if (e) json_decref(messages);
+  else *out = messages;
   return e;
 }
 
 static Err *answer_once(const Run *r, const Str *prompt, int *code) {
-  TextIds ids = {0};
-  RunResult a = {0};
-  Err *e = prompt_ids(r, prompt, &ids);
-  if (!e) e = ask(r, &ids, &a);
+  RunOutcome a = {0};
+  json_t *messages = NULL, *body = NULL;
+  Err *e = r->raw ? ask_raw(r, prompt, &a) : messages_make(r, prompt, &messages);
+  if (!e && !r->raw) {
+    body = cmd_run_body(r, messages);
+    e = cmd_run_ask(r, body, &a);
+  }
   if (!e) {
-    tell(r, &ids, &a);
-    if (a.reason == RUN_CANCELLED) *code = interrupted ? CMD_INTERRUPTED : CMD_FAILED;
+    cmd_run_tell(r, &a);
+    if (a.result.reason == RUN_CANCELLED) *code = interrupted ? CMD_INTERRUPTED : CMD_FAILED;
   }
-  run_result_free(&a);
-  text_ids_free(&ids);
-  return e;
-}
-
-/* ---- chat ---- */
-
-/* One message: a line, or lines between two lines of three quotes. False: the input ended. */
-static bool message_read(Str *out) {
-  char *line = NULL;
-  size_t cap = 0;
-  ssize_t n;
-  bool block = false, whole = false;
-  fputs("> ", stderr);
-  while (!whole && (n = getline(&line, &cap, stdin)) >= 0) {
-    if (n && line[n - 1] == '\n') line[--n] = 0;
-    bool quotes = !strcmp(line, "\"\"\"");
-    if (quotes) whole = block, block = true;
-    else if (block) str_add_n(out, line, (size_t)n), str_add_c(out, '\n');
-    else str_add_n(out, line, (size_t)n), whole = true;
-    if (!whole) fputs(". ", stderr);
-  }
-  free(line);
-  return whole;
-}
-
-/* The answer to the conversation, added to it. A message the model cannot take is taken back, and the conversation goes on. */
-static Err *chat_turn(const Run *r, json_t *messages, const Str *text) {
-  TextIds ids = {0};
-  RunResult a = {0};
-  Arena *arena = arena_new("turn");
-  Err *e = message_add(messages, "user", text->p, text->n);
-  bool added = !e;
-  if (!e) e = run_chat_ids(arena, model_weights(r->model), r->vocab, messages, &ids);
-  if (!e) e = ask(r, &ids, &a);
-  if (!e) tell(r, &ids, &a);
-  if (!e) e = message_add(messages, "assistant", a.text.n ? a.text.p : "", a.text.n);
-  if (e && added) json_array_remove(messages, json_array_size(messages) - 1);
-  if (e && (err_kind(e) == ERR_LIMIT || err_kind(e) == ERR_USAGE)) {
-    fprintf(stderr, "%s; /clear starts afresh\n", err_text(e));
-    err_free(e);
-    e = NULL;
-  }
-  run_result_free(&a);
-  text_ids_free(&ids);
-  arena_free(arena);
-  return e;
-}
-
-/* A slash and one word of letters, which looks like a command: it was not meant for the model. A path or a sentence is. */
-static bool no_command(const char *line) {
-  if (*line != '/') return false;
-  size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz?");
-  return n && !line[1 + n];
-}
-
-/* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
-static void erase_whole_characters(void) {
-  struct termios t;
-  if (tcgetattr(STDIN_FILENO, &t) || t.c_iflag & IUTF8) return;
-  t.c_iflag |= IUTF8;
-  tcsetattr(STDIN_FILENO, TCSANOW, &t);
-}
-
-static Err *chat(const Run *r) {
-  json_t *messages = json_array();
-  Str text = {0};
-  fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
-  Err *e = system_add(r, messages);
-  erase_whole_characters();
-  while (!e) {
-    str_clear(&text);
-    if (!message_read(&text)) {
-      fputc('\n', stderr);
-      break;
-    }
-    if (!text.n) continue;
-    if (!strcmp(text.p, "/exit") || !strcmp(text.p, "/bye") || !strcmp(text.p, "/quit")) break;
-    if (!strcmp(text.p, "/clear")) {
-      json_array_clear(messages);
-      e = system_add(r, messages);
-    } else if (no_command(text.p)) fprintf(stderr, "no command %s; /exit ends, /clear starts afresh\n", text.p);
-    else e = chat_turn(r, messages, &text);
-  }
-  str_free(&text);
+  json_decref(body);
   json_decref(messages);
+  cmd_run_outcome_free(&a);
   return e;
+}
+
+/* What does not go together. */
+static Err *options_check(const RunOpts *o, bool to_chat) {
+  if (to_chat && (o->raw || o->json)) return err_new(ERR_USAGE, "--%s wants a prompt", o->raw ? "raw" : "json");
+  if (o->raw && o->system) return err_new(ERR_USAGE, "--system needs the chat template that --raw leaves out");
+  if (o->raw && o->request) return err_new(ERR_USAGE, "--request needs the chat template that --raw leaves out");
+  if (o->request && o->system) return err_new(ERR_USAGE, "--system: the messages of --request may have one");
+  return NULL;
 }
 
 static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int *code) {
   Run r = {.arena = a, .o = o, .name = rest->arg[0]};
   Str prompt = {0};
-  bool to_chat;
-  Err *e = prompt_get(rest, &prompt, &to_chat);
-  if (!e && to_chat && (o->raw || o->json)) e = err_new(ERR_USAGE, "--%s wants a prompt", o->raw ? "raw" : "json");
-  if (!e && o->raw && o->system) e = err_new(ERR_USAGE, "--system needs the chat template that --raw leaves out");
-  if (!e) e = run_open(&r, to_chat);
-  if (!e) e = to_chat ? chat(&r) : answer_once(&r, &prompt, code);
-  run_close(&r);
+  bool to_chat = false;
+  Err *e = o->request && rest->n_args > 1 ? err_new(ERR_USAGE, "a prompt and --request: one of them") : NULL;
+  if (!e && !o->request) e = prompt_get(rest, &prompt, &to_chat);
+  if (!e) e = options_check(o, to_chat);
+  if (!e) e = cmd_run_open(&r, to_chat);
+  if (!e) e = to_chat ? cmd_run_talk(&r) : answer_once(&r, &prompt, code);
+  cmd_run_close(&r);
   str_free(&prompt);
   return e;
 }

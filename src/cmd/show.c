@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 #include "cmd/cmd.h"
+#include "cmd/model_opts.h"
 #include "file/file.h"
 #include "lang/lang.h"
 #include "model/vocab.h"
@@ -12,7 +13,8 @@
 #define SHOW_ROWS(X, T)                                                                     \
   X(T, all, 'a', FLAG, "", NULL, 0, 0, "arrays in full")                                    \
   X(T, json, 'j', FLAG, "", NULL, 0, 0, "print JSON")                                       \
-  X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that override the built-in ones")
+  X(T, plan, 'p', FLAG, "", NULL, 0, 0, "load it, and print what runs where: precision, road and bytes of every tensor, memory") \
+  MODEL_OPT_ROWS(X, T)
 OPT_DEFINE(ShowOpts, SHOW_ROWS)
 enum { ARRAY_SHOWN = 6 };
 
@@ -111,10 +113,23 @@ static void print_json(Arena *a, const Weights *w, size_t n_shown) {
   str_free(&s);
 }
 
+static Err *show_plan(Arena *a, const ShowOpts *o, const char *name) {
+  ModelOptions options = MODEL_OPTIONS(o);
+  Model *m;
+  Str s = {0};
+  TRY(cmd_model_open(a, name, &options, &m));
+  model_plan_text(m, &s);
+  fputs(s.p, stdout);
+  str_free(&s);
+  model_close(m);
+  return NULL;
+}
+
 static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   const char *path;
   Module *m;
   Weights *w;
+  if (o->plan) return show_plan(a, o, model);
   TRY(file_model_path(a, model, &path));
   TRY(lang_std_load(a, o->std, &m));
   TRY(file_weights_open(a, path, find_format, m, &w));

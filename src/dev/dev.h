@@ -15,6 +15,8 @@ typedef struct DevCpu {
 } DevCpu;
 void dev_cpu_detect(DevCpu *out);
 void dev_cpu_text(const DevCpu *c, Str *out);          /* one line: brand, features, caches */
+/* The system lets this process and all its threads keep matrix tiles; asked once, before the first is used. false: it has none to give. */
+bool dev_tiles_ask(void);
 bool dev_cpu_has(const DevCpu *c, const char *feature); /* by row name; false for an unknown name */
 
 /* code.c: memory for generated code. A page is writable or executable, never both. */

@@ -86,6 +86,10 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);
   }
+  if (t->tiles && s.stage && lower_matrix(p, region, &s)) {
+    s.block_rows = (int)ROUND_UP(s.block_rows, s.matrix[0]);
+    trace_printf(TRACE_sched, "%s: sums in matrix tiles, %d rows at once, %d bytes of operands a row", r->name, s.matrix[0], s.matrix_bytes);
+  }
   trace_printf(TRACE_sched, "%s: %s rows, %s road, %d sums a row; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.sums, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "", s.block_rows);
   return s;
 }

@@ -1,6 +1,7 @@
 /* What a region has to do: multiply-adds and bytes, counted from its statements, and the integer arithmetic that takes (how far attention
    reaches back depends on positions, which are data). In: a plan, the numbers of its rows, the integers it indexes by. Out: numbers that a
    time can be held against. */
+#include <math.h>
 #include <string.h>
 #include "kern/kern.h"
 
@@ -212,7 +213,10 @@ static double touched_bytes(const Walk *w, int b) {
   double n = 1;
   if (t->fmt && !t->raw) return (double)format_layout(t->fmt, dim_value(w->e, t->dim[1])).tile_bytes * (double)((dim_value(w->e, t->dim[0]) + PACK_ROWS - 1) / PACK_ROWS);
   if (t->fmt) return (double)MIN(dim_value(w->e, t->dim[0]), tp->n_syms ? w->e->sym[0] : 1) * (double)dim_value(w->e, t->dim[1]) / t->fmt->block * t->fmt->n_bytes;
-  for (int i = 0; i < t->n_dims; i++) n *= (double)(w->touch[b].dim[i].hi - w->touch[b].dim[i].lo + 1);
+  for (int i = 0; i < t->n_dims; i++) {
+    double elems = (double)(w->touch[b].dim[i].hi - w->touch[b].dim[i].lo + 1);
+    n *= t->blocks && i == t->block_dim ? ceil(elems / t->blocks->block) * t->blocks->n_bytes : elems;
+  }
   return n * ir_mem_bytes[t->mem];
 }
 

@@ -344,12 +344,14 @@ static void check_stmt(Check *c, const OpDecl *o, Stmt *s) {
   else if (!lang_ty_fits(t, result_var(c, s->name)->ty)) lang_diag(c->x, s->rhs->loc, "%s is %s, got %s; write i32(..)", s->name, r->type.elt, lang_ty_text(t));
 }
 
-/* Defaults: plain numbers of scalar parameters, and nothing without one behind them. */
+/* Defaults: plain numbers, of numbers and of tensors of floats, and nothing without one behind them. */
 static void check_defaults(Check *c, const OpDecl *o) {
   for (int i = 0; i < o->n_params; i++) {
     const Param *p = &o->param[i];
     if (!p->deflt && i && o->param[i - 1].deflt) lang_diag(c->x, p->loc, "%s needs a default too: the parameter before it has one", p->name);
-    if (p->deflt && (p->type.n_dims || (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT))) lang_diag(c->x, p->loc, "the default of %s must be a plain number of a scalar parameter", p->name);
+    if (!p->deflt) continue;
+    if (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT) lang_diag(c->x, p->loc, "the default of %s must be a plain number", p->name);
+    else if (p->type.n_dims && strcmp(p->type.elt, "f32")) lang_diag(c->x, p->loc, "of tensors only those of f32 may have a default: %s is %s", p->name, p->type.elt);
   }
 }
 

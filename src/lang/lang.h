@@ -46,7 +46,7 @@ struct Expr {
 };
 
 typedef struct TypeExpr { const char *elt; Expr **dim; int n_dims; Loc loc; } TypeExpr; /* elt: f32 i32 i8 f16 .., a format's name, or a capital letter standing for any format; n_dims 0: a scalar */
-typedef struct Param { const char *name; TypeExpr type; Loc loc; Expr *deflt; } Param; /* deflt: a number used where a call leaves the argument out; NULL: it must be given */
+typedef struct Param { const char *name; TypeExpr type; Loc loc; Expr *deflt; } Param; /* deflt: a number used where a call leaves the argument out, of a tensor for every element; NULL: it must be given */
 
 /* name[index..] = rhs for axis < extent, ..   index expressions use the axes; a scalar has none. */
 typedef struct Stmt {

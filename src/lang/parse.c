@@ -355,13 +355,21 @@ static TypeExpr parse_type(Parser *p) {
   return t;
 }
 
+static Expr *signed_number(Expr *e) {
+  Expr *n = e->kind == EX_UNARY && e->op == OP_NEG ? e->arg[0] : e;
+  if (n == e || (n->kind != EX_INT && n->kind != EX_FLOAT)) return e;
+  n->ival = -n->ival;
+  n->fval = -n->fval;
+  return n;
+}
+
 static Param parse_param(Parser *p, const char *what) {
   Param r = {.loc = here(p)};
   count_item(p);
   r.name = expect_name(p, what);
   expect(p, ":");
   r.type = parse_type(p);
-  if (accept(p, "=")) r.deflt = parse_expr(p);
+  if (accept(p, "=")) r.deflt = signed_number(parse_expr(p));
   return r;
 }
 

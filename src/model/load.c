@@ -1,6 +1,7 @@
 /* Tensors: found in the file by the declaration's names, checked against its dimensions, decoded to f32 where the declaration says so,
    packed into tiles of 16 rows where a plan reads them so. In: declaration and file. Out: ModelTensor with its bytes. */
 #include <string.h>
+#include <time.h>
 #include "model/priv.h"
 
 static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
@@ -272,6 +273,12 @@ static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int 
   }
 }
 
+static int64_t cpu_now_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
 static ModelTensor *tensor_at(Model *m, int i) {
   return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
 }
@@ -303,9 +310,10 @@ Err *model_load_weights(Model *m) {
     from[run.n_jobs] = t;
     TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
   }
-  int64_t t0 = os_now_ns();
+  int64_t t0 = os_now_ns(), cpu = cpu_now_ns();
   pack_in_waves(m, &run, from, n_jobs);
   m->times.pack_ns = os_now_ns() - t0;
+  m->times.pack_cpu_ns = cpu_now_ns() - cpu;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
   for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].same_as >= 0) m->tensor[i].packed = m->tensor[m->tensor[i].same_as].packed;
   trace_printf(TRACE_mem, "packed weights: %zu bytes, %zu in huge pages, %.1f ms", total, m->times.huge_bytes, (double)m->times.pack_ns * 1e-6);

@@ -85,9 +85,23 @@ static Err *choose_numbers(Model *m) {
   return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
 }
 
+/* A kind of number, whatever the format that is no more than it is called. */
+static Err *plain_kv(Model *m) {
+  IrMem mem = dx_mem(m->kv);
+  for (int i = 0; i < m->module->n_formats && mem != IR_M_none && !m->kv_form; i++) {
+    FormatForm *f;
+    if (m->module->format[i]->block > 1 || m->module->format[i]->n_fields != 1) continue;
+    TRY(tp_form(m->forms, m->module->format[i]->name, &f));
+    if (f->plain && f->mem == mem) m->kv_form = f;
+  }
+  return NULL;
+}
+
 /* Any format that floats can be stored in: a number, or blocks with an encode. */
 static Err *choose_kv(Model *m) {
   const FormatDecl *f = lang_format(m->module, m->kv);
+  if (!f) TRY(plain_kv(m));
+  if (m->kv_form) return NULL;
   const char *near = "", *names = "";
   int best = 3;
   if (f) {

@@ -9,7 +9,7 @@
 typedef struct ModelOptions {
   const char *precision;   /* "int8", "f32"; NULL: int8 for formats that have it */
   const char *target;      /* a row of gen/targets.def; NULL: the best this machine runs */
-  const char *kv;          /* format of keys and values: "f32", "f16", "bf16"; NULL: f32 at --precision f32, else f16 */
+  const char *kv;          /* format of keys and values, any that has an encode; NULL: f32 at --precision f32, else f16 */
   const char *std_dir;     /* --std: texts added to or overriding the embedded ones; NULL: none */
   int n_threads;           /* 0: what affinity and cgroup allow */
   int64_t context;         /* positions to hold; 0: the model's own, at most 8192 unless asked for */
@@ -17,7 +17,7 @@ typedef struct ModelOptions {
   bool perf_map;
 } ModelOptions;
 
-typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns; int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
+typedef struct ModelTimes { int64_t open_ns, compile_ns, pack_ns, pack_cpu_ns; /* cpu: of all threads */ int n_kernels; size_t code_bytes; size_t weight_bytes, packed_bytes, state_bytes, huge_bytes; } ModelTimes;
 
 typedef struct Model Model;
 typedef struct Seq Seq;    /* one timeline of tokens with its state */
@@ -53,6 +53,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
 typedef struct ModelSpentRow {
   const struct Kern *kern; int region; bool layered;
   const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
+  const char *spec; bool spec_is_part;               /* what `lumen kern` takes to run it alone, or of several calls in one the heaviest */
   int64_t t_ns, n_calls, n_items, best_ns;           /* first thread's begin to last thread's end; of the fastest call */
   double int_ops, f32_ops;                           /* two for a multiply-add */
   double n_bytes, weight_bytes, state_bytes;         /* touched, once a call */

@@ -100,7 +100,7 @@ struct Model {
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */

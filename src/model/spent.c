@@ -23,9 +23,11 @@ static const char *where_text(const Model *m, const Section *s, int region) {
   return text;
 }
 
+static const char *elt_name(const TpBuf *t) { return t->fmt ? t->fmt->decl->name : t->blocks ? t->blocks->decl->name : ir_mem_name[t->mem]; }
+
 static void shape_add(const Tp *tp, int b, Str *out) {
   const TpBuf *t = &tp->buf[b];
-  str_addf(out, "%s%s[", out->n ? " " : "", t->fmt ? t->fmt->decl->name : ir_mem_name[t->mem]);
+  str_addf(out, "%s%s[", out->n ? " " : "", elt_name(t));
   for (int i = 0; i < t->n_dims; i++) {
     const DxNode *n = &tp->dag->node[t->dim[i]];
     if (n->kind == DX_INT) str_addf(out, i ? ",%lld" : "%lld", (long long)n->ival);
@@ -54,12 +56,64 @@ static const char *shape_text(const Model *m, const Section *s, int region) {
   return text;
 }
 
+static bool holds(const Dag *d, Dx x, DxKind kind) {
+  const DxNode *n = &d->node[x];
+  for (int i = 0; i < n->n_args; i++) if (holds(d, n->arg[i], kind)) return true;
+  return n->kind == kind;
+}
+
+/* The call that most of a kernel's time goes to: one with weights, else one that sums. *part: the kernel holds statements of others too. */
+static const TpCall *main_call(const Section *s, int region, bool *part) {
+  const TpRegion *r = &s->plan->region[region];
+  int best = -1, best_rank = -1;
+  for (int i = 0; i < r->n_stmts; i++) {
+    const TpStmt *t = &s->tp->stmt[r->stmt[i]];
+    int rank = holds(s->tp->dag, t->rhs, DX_WGT) ? 2 : holds(s->tp->dag, t->rhs, DX_RED);
+    if (rank > best_rank) best_rank = rank, best = t->call;
+  }
+  *part = false;
+  for (int i = 0; i < r->n_stmts; i++) *part |= s->tp->stmt[r->stmt[i]].call != best;
+  return best >= 0 && best < s->tp->n_calls ? &s->tp->call[best] : NULL;
+}
+
+static KernItem item_of(const Model *m, const SpentJob *j, const char *name, int b) {
+  const Tp *tp = j->section->tp;
+  const TpBuf *t = &tp->buf[b];
+  KernItem it = {.name = name, .elt = elt_name(t), .n_dims = t->n_dims, .last = -1};
+  for (int i = 0; i < t->n_dims; i++) {
+    const DxNode *n = &tp->dag->node[t->dim[i]];
+    it.dim[i] = n->kind == DX_SYM ? j->sym[n->ival == 1] : n->ival;
+  }
+  int root = tp_root(tp, b);
+  if (j->section->bind[root].kind == BIND_RUNTIME && j->section->bind[root].index == 1) it.last = m->pos[j->first_row + j->sym[0] - 1];
+  return it;
+}
+
+/* What `lumen kern` takes to run that call alone. */
+static const char *spec_text(const Model *m, const SpentJob *j, bool *part) {
+  const TpCall *c = main_call(j->section, j->region, part);
+  KernCall k = {.op = c ? c->op->name : NULL};
+  if (!c || c->n_args + c->n_results > KERN_MAX_ITEMS) return "";
+  for (int i = 0; i < c->n_args; i++) {
+    const TpArg *a = &c->arg[i];
+    k.item[k.n_items++] = a->kind == TA_BUF ? item_of(m, j, c->op->param[i].name, a->buf)
+                                            : (KernItem){.name = c->op->param[i].name, .last = -1, .is_int = a->kind == TA_INT, .ival = a->ival, .fval = a->fval};
+  }
+  for (int i = 0; i < c->n_results; i++) if (kern_type_is_format(&c->op->result[i].type)) k.item[k.n_items++] = item_of(m, j, c->op->result[i].name, c->result[i]);
+  Str t = {0};
+  kern_call_print(&k, &t);
+  const char *text = arena_dup(m->arena, t.p);
+  str_free(&t);
+  return text;
+}
+
 static ModelSpentRow *row_of(Model *m, ModelSpent *s, const SpentJob *j) {
   bool layered = j->section != m->pre && j->section != m->post;
   for (int i = 0; i < s->n; i++) if (s->row[i].kern == j->k && s->row[i].region == j->region && s->row[i].layered == layered) return &s->row[i];
   ModelSpentRow row = {.kern = j->k, .region = j->region, .layered = layered, .name = j->k->name};
   row.where = where_text(m, j->section, j->region);
   row.shape = shape_text(m, j->section, j->region);
+  row.spec = spec_text(m, j, &row.spec_is_part);
   PUSH(m->arena, s->row, s->n, s->cap, row);
   return &s->row[s->n - 1];
 }
@@ -138,18 +192,20 @@ static void other(const ModelSpent *s, const char *name, int64_t t_ns) {
   trace_printf(TRACE_time, "  %9.1f us %5.1f%%  %s", (double)t_ns * 1e-3 / (double)s->n_steps, 100 * (double)t_ns / (double)s->t_ns, name);
 }
 
-static void line(const ModelSpent *s, const ModelSpentRow *r, const ModelPeak *p) {
+#define LEAST_SHARE 0.01 /* of the time, from which a command is worth a line */
+static void line(const Model *m, const ModelSpent *s, const ModelSpentRow *r, const ModelPeak *p) {
   double steps = (double)s->n_steps, t = (double)MAX(r->t_ns, 1);
   bool memory;
   double roof = model_peak_seconds(p, r, &memory);
   trace_printf(TRACE_time, "  %9.1f us %5.1f%% %5.1f calls  %7.1f Gop/s %6.1f GB/s %4.0f%% of %s  %s  %s  %s", t * 1e-3 / steps, 100 * t / (double)s->t_ns, (double)r->n_calls / steps,
                (r->int_ops + r->f32_ops) / t, r->n_bytes / t, 100e9 * roof / t, memory ? "reading  " : "computing", r->name, r->shape, r->where);
+  if (r->spec[0] && t >= LEAST_SHARE * (double)s->t_ns) trace_printf(TRACE_time, "%18s lumen kern '%s' --time --threads %d --precision %s", r->spec_is_part ? "in part:" : "alone:", r->spec, m->n_threads, m->precision);
 }
 
-static void table(const ModelSpent *s, const char *kind, const ModelPeak *p) {
+static void table(const Model *m, const ModelSpent *s, const char *kind, const ModelPeak *p) {
   int64_t known = s->build_ns;
   trace_printf(TRACE_time, "%lld steps of %s, %.1f tokens and %.1f us each; per step:", (long long)s->n_steps, kind, (double)s->n_tokens / (double)s->n_steps, (double)s->t_ns * 1e-3 / (double)s->n_steps);
-  for (int i = 0; i < s->n; known += s->row[i++].t_ns) line(s, &s->row[i], p);
+  for (int i = 0; i < s->n; known += s->row[i++].t_ns) line(m, s, &s->row[i], p);
   other(s, "(listing the jobs, and building kernels not met before)", s->build_ns);
   other(s, "(between kernels: threads waking, waiting for each other)", MAX(s->t_ns - known, 0));
 }
@@ -161,5 +217,5 @@ void model_spent_print(Model *m) {
   err_free(model_peak(m, &p)); /* without peaks the rates still say something */
   trace_printf(TRACE_time, "peaks of %d thread%s, measured now: %.1f Gop/s of 8-bit integers, %.1f of f32, reading %.1f GB/s", m->n_threads, m->n_threads == 1 ? "" : "s", p.int_ops_per_s * 1e-9,
                p.f32_ops_per_s * 1e-9, p.read_bytes_per_s * 1e-9);
-  for (int i = 0; i < 2; i++) if (m->spent[i].n_steps) table(model_spent(m, i), kind[i], &p);
+  for (int i = 0; i < 2; i++) if (m->spent[i].n_steps) table(m, model_spent(m, i), kind[i], &p);
 }

@@ -243,3 +243,14 @@ Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *o
   json_decref(r);
   return e;
 }
+
+Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special) {
+  const char *text;
+  json_t *tokens;
+  TRY(model_chat_template(a, w, &text));
+  TRY(special_tokens(a, w, &tokens));
+  Err *e = text_chat_new(a, text, strlen(text), tokens, out);
+  if (e) json_decref(tokens);
+  else *special = tokens;
+  return err_wrap(e, "chat template of %s", w->path);
+}

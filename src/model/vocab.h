@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include "base/base.h"
 #include "file/file.h"
+#include "text/reply.h"
 #include "text/text.h"
 
 /* Fails: ERR_NOT_FOUND (the files hold no vocabulary), ERR_FORMAT (a field is wrong), ERR_UNSUPPORTED (a kind we do not know). */
@@ -15,6 +16,10 @@ Err *model_vocab_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **
 
 /* The chat template's text, in the arena. Fails: ERR_NOT_FOUND (a base model has none), ERR_FORMAT. */
 Err *model_chat_template(Arena *a, const Weights *w, const char **out);
+
+/* What the template can show, with the model's special tokens. In the arena, and as long as *special, a
+   new reference. Fails as model_chat_template and text_chat_new do. */
+Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special);
 
 /* Appends the prompt of request {messages, tools?, documents?, kwargs?}: the model's own template with its special tokens. Where kwargs does
    not say, add_generation_prompt is true unless the last message is the assistant's. request is not changed. Fails as model_chat_template

@@ -442,7 +442,7 @@ void dx_print(const Dag *d, Dx x, Str *out) {
       break;
     case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
     case DX_TAB: str_addf(out, "%s[", d->tab[n->ival].decl->name); break;
-    case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, n->kind == DX_WGT ? wgt[n->op] : ""); break;
+    case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, wgt[n->op]); break;
     case DX_RED: str_addf(out, "red%d(k%d < ", n->op, (int)(n->ival % DX_BINDER)); break;
     default: str_addf(out, "%s(", dxops[n->op].name); break;
   }

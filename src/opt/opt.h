@@ -138,7 +138,9 @@ typedef struct TpBuf {
   FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
+  int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
+  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else */
   int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
 } TpBuf;
@@ -150,23 +152,30 @@ typedef struct TpStmt {
   Dx rhs;
   const char *op, *text;    /* where it comes from, for traces */
   int line;                 /* of the caller's text that called the op, 0: none */
+  int call;                 /* Tp.call it belongs to */
 } TpStmt;
 
 enum { TP_TABLE = 1 << 24 };  /* TpRegion.arg from here on: Tp.table[arg - TP_TABLE] */
 
 typedef struct TpSym { const char *name; } TpSym;             /* a dimension known at run time */
 
+/* A call of an op as it was made, for traces. */
+enum { TP_CALL_ARGS = 16 };
+typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
+typedef struct TpCall { const OpDecl *op; TpArg arg[TP_CALL_ARGS]; int n_args, result[TP_CALL_ARGS], n_results; } TpCall;
+
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
+  bool narrow;                                 /* the caller's: temporaries that hold nothing but bfloat16 are kept in 16 bits, as matrix tiles read them */
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
+  TpCall *call; int n_calls, cap_calls;
   TpSym *sym; int n_syms, cap_syms;
   FormatForm **form; int n_forms, cap_forms;   /* analyzed formats, shared */
   const void **table; int n_tables, cap_tables; /* of the formats that the program's weights have */
 } Tp;
-typedef struct TpArg { enum { TA_BUF, TA_INT, TA_FLT } kind; int buf; int64_t ival; double fval; } TpArg;
 Tp *tp_new(Arena *a, const Module *m, const char *precision);
 int tp_sym(Tp *p, const char *name);
 int tp_buf(Tp *p, TpBuf b);                    /* alias is set to itself */
@@ -181,12 +190,17 @@ Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, 
 Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, of at least 1; the first may be a symbol; a size that can be */
 Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
 Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
+bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 or at least 2^-56, by its form */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
 /* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
    as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
+/* Byte `at` of a block, where a number of kind m lies in it, in the memory of `side` rows' blocks, of row `lane`: numbers one behind the other,
+   each of all rows; bytes of an array go by fours. */
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side);
+bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth); /* such a byte: which of its four */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
@@ -217,6 +231,9 @@ typedef struct Sched {
   int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
   int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
+  int matrix_bytes;         /* of a tile's operand along the sum */
+  bool pairs;               /* the panel keeps two bfloat16 in 32 bits, even position low */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
@@ -225,6 +242,8 @@ Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const c
 bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
+/* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
+bool lower_matrix(const TpPlan *p, int region, Sched *s);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */

@@ -111,7 +111,7 @@ static Dx leaf_at(void *ctx, Dx x) {
 }
 
 /* The attribute of element i over the block's fields. */
-static Dx raw_expr(const FormatForm *f, WgtAttr attr, int64_t i) {
+Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
@@ -126,7 +126,7 @@ static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) 
   if (!split(e, k, f->block, &block, &i)) return ir_const_f(&e->b, IR_T_f32, 0);
   Lin byte = lin_add(e, lin_scale(row, row_bytes), lin_scale(block, f->n_bytes));
   if (f->plain) return emit_load_at(e, f->mem, vec ? e->lanes : 1, buf_base(e, buf), byte);
-  return emit_block_value(e, f, raw_expr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
+  return emit_block_value(e, f, emit_attr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
 }
 
 /* ---- packed tiles -------------------------------------------------------------------------------------------------- */
@@ -229,7 +229,19 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   return form_value(e, f, &memo, x, buf, k);
 }
 
+/* One of a pair of bfloat16: the even position lies low. */
+static IrRef panel_pair(Emit *e, int buf, Lin k) {
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  int64_t odd = k.k & 1;
+  k.k -= odd;
+  for (int i = 0; i < k.n; i++) if (k.t[i].c % 2) emit_fail(e, err_new(ERR_UNSUPPORTED, "which of a pair of weights is meant is not known before run time"));
+  Lin at = lin_add(e, lin_scale(k, 32), lin_const(e->panel[buf].off));
+  IrRef v = emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
+  return ir_op1(&e->b, IR_bits, odd ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, -65536)) : ir_shift(&e->b, IR_shl, v, 16));
+}
+
 static IrRef panel_value(Emit *e, int buf, Lin k) {
+  if (e->s.pairs) return panel_pair(e, buf, k);
   Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
   if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
   return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
@@ -260,15 +272,21 @@ static bool contiguous_bytes(const Emit *e, const DxNode *n, int axis) {
   return ok;
 }
 
+static bool is_code(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
   int axis = (int)n.ival;
   int64_t len;
   if (e->s.naive || e->lane_axis < 0 || body.kind != DX_OP || body.op != DXO_MUL || !dx_is_int(e->d, n.arg[0], &len) || len % 4 || len > 256) return false;
-  int wi = e->d->node[body.arg[0]].kind == DX_WGT ? 0 : 1;
+  int wi = is_code(e, body.arg[0]) ? 0 : 1;
   const DxNode w = e->d->node[body.arg[wi]], a = e->d->node[body.arg[1 - wi]];
   bool ok = true;
+  if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
   if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok) return false;
   const FormatForm *f = form_of(e, (int)w.ival);
@@ -336,10 +354,12 @@ static Dx only_weight(const Dag *d, Dx x, Dx found) {
   return found;
 }
 
+Dx panel_weight(const Dag *d, Dx x) { return only_weight(d, x, 0); }
+
 int lower_made_of_weight(const Dag *d, Dx x) {
   const DxNode *n = &d->node[x];
   if (n->kind != DX_OP || n->type != DT_F32 || n->op == DXO_MUL || n->op == DXO_ADD) return -1;
-  Dx w = only_weight(d, x, 0);
+  Dx w = panel_weight(d, x);
   return w > 0 ? (int)d->node[w].ival : -1;
 }
 
@@ -356,9 +376,11 @@ bool emit_from_panel(Emit *e, Dx x, Vals *out) {
   int buf = e->s.stage && !e->fill ? lower_made_of_weight(e->d, x) : -1;
   if (buf < 0 || !e->panel[buf].expr) return false;
   *out = (Vals){1, true, ARENA_NEW(e->a, IrRef)};
-  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[only_weight(e->d, x, 0)].arg[1]));
+  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[panel_weight(e->d, x)].arg[1]));
   return true;
 }
+
+int64_t panel_bytes(const Emit *e, bool code) { return code ? 16 : e->s.pairs ? 32 : 64; }
 
 /* What the panel keeps of element k. */
 static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
@@ -373,6 +395,13 @@ static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
   return emit_pick(e, v, 0, true);
 }
 
+/* Elements k and k + 1 as bfloat16, which they are exactly. */
+static IrRef panel_pair_entry(Emit *e, int buf, Dx expr, Lin k) {
+  IrRef low = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, panel_entry(e, buf, expr, k)), 16);
+  k.k++;
+  return ir_op2(&e->b, IR_or, low, ir_op1(&e->b, IR_bits, panel_entry(e, buf, expr, k)));
+}
+
 void emit_panel(Emit *e, int buf) {
   const FormatForm *f = form_of(e, buf);
   Panel want = e->panel[buf];
@@ -384,13 +413,15 @@ void emit_panel(Emit *e, int buf) {
   e->sub = 0;
   e->panel[buf] = (Panel){.off = want.off};
   loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / step), true, NULL, 0);
-  for (int64_t j = 0; j < step; j += want.code ? 4 : 1) {
+  bool pairs = e->s.pairs && !want.code;
+  int64_t bytes = panel_bytes(e, want.code);
+  for (int64_t j = 0; j < step; j += want.code ? 4 : pairs ? 2 : 1) {
     Lin k = lin_ref(l.iv, step);
     k.k = j;
-    Lin to = lin_add(e, lin_ref(l.iv, step * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
-    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : panel_entry(e, buf, want.expr, k);
+    Lin to = lin_add(e, lin_ref(l.iv, step * bytes), lin_const(want.off + j * bytes));
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : pairs ? panel_pair_entry(e, buf, want.expr, k) : panel_entry(e, buf, want.expr, k);
     int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
-    emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
+    emit_store_at(e, want.code || pairs ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->n_load = n_load;
   }
   loop_end(e, &l, NULL);

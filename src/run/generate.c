@@ -88,31 +88,55 @@ static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, i
   str_free(&s);
 }
 
-static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAnswer *answer, RunResult *r) {
+/* The next token: the one that must come, else the sampler's choice among those that may. Unchanged where it was cancelled. */
+static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, RunResult *r, int64_t *t_first, int32_t *id) {
+  const uint64_t *allowed = NULL;
   const float *logits = NULL;
-  int64_t t_start = os_now_ns(), t_first = 0;
+  int32_t forced = q->budget ? text_budget_force(q->budget, q->reply) : -1;
+  if (q->guide) run_guide_ahead(q->guide, q->reply && text_reply_is_reasoning(q->reply));
+  int64_t t_start = os_now_ns();
+  if (forced < 0) TRY(read_on(s, q, &logits)); /* a token that must come needs no logits: it is read with what follows */
+  int64_t t_now = os_now_ns();
+  if (!*t_first && forced < 0) *t_first = t_now, r->prefill_ns = t_now - t_start;
+  if (*t_first) r->decode_ns = t_now - *t_first;
+  if (q->guide) TRY(run_guide_mask(q->guide, &allowed));
+  if (cancelled(q)) return NULL;
+  *id = forced;
+  return forced >= 0 ? NULL : run_sampler_pick(sampler, logits, allowed, s->ids.p, (int64_t)s->ids.n, q->n_prompt, id);
+}
+
+/* Tells the answer, the budget and the guide. */
+static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int32_t id) {
+  size_t n_before = r->text.n;
+  bool was_reasoning = q->reply && text_reply_is_reasoning(q->reply);
+  r->reason = run_answer_take(answer, id, &r->text);
+  bool is_reasoning = q->reply && text_reply_is_reasoning(q->reply);
+  if (q->budget) text_budget_take(q->budget, was_reasoning, id);
+  if (q->guide && r->reason != RUN_END) TRY(run_guide_take(q->guide, id, r->text.p + n_before, r->text.n - n_before, was_reasoning, is_reasoning));
+  if (q->guide && !r->reason && run_guide_is_over(q->guide)) r->reason = RUN_END, run_answer_end(answer, &r->text);
+  return NULL;
+}
+
+static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAnswer *answer, RunResult *r) {
+  int64_t t_first = 0;
   if (q->stops.max_tokens == 0) r->reason = RUN_LENGTH;
   while (!r->reason) {
-    int32_t id;
-    TRY(read_on(s, q, &logits));
-    int64_t t_now = os_now_ns();
-    if (!t_first) t_first = t_now, r->prefill_ns = t_now - t_start;
-    r->decode_ns = t_now - t_first;
-    if (cancelled(q)) {
+    int32_t id = -1;
+    TRY(next_token(s, q, sampler, r, &t_first, &id));
+    if (id < 0) {
       r->reason = RUN_CANCELLED;
       break;
     }
-    TRY(run_sampler_pick(sampler, logits, s->ids.p, (int64_t)s->ids.n, q->n_prompt, &id));
     text_ids_add(&s->ids, id);
     text_ids_add(&r->ids, id);
     trace_ids("out", q->vocab, &id, 1);
     size_t n_before = r->text.n;
-    r->reason = run_answer_take(answer, id, &r->text);
+    TRY(take_token(q, answer, r, id));
     if (!tell(q, r, n_before)) r->reason = RUN_CANCELLED;
-    else if (!r->reason && seq_n_tokens(s->seq) >= model_context(s->model)) r->reason = RUN_CONTEXT;
+    else if (!r->reason && (int64_t)s->ids.n > model_context(s->model)) r->reason = RUN_CONTEXT;
   }
   size_t n_before = r->text.n;
-  if (r->reason != RUN_STOP) run_answer_end(answer, &r->text);
+  if (r->reason != RUN_STOP && r->reason != RUN_END) run_answer_end(answer, &r->text);
   if (r->reason != RUN_CANCELLED) tell(q, r, n_before);
   return NULL;
 }
@@ -123,6 +147,10 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   RunResult r = {0};
   TRY(request_check(s, q));
   TRY(run_answer_init(&answer, q->vocab, &q->stops));
+  answer.reply = q->reply;
+  answer.on_event = q->on_event;
+  answer.ctx = q->ctx;
+  if (q->guide) answer.decoder.started = true; /* a space that the grammar asked for is printed */
   Err *e = run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler);
   if (e) {
     run_answer_free(&answer);
@@ -133,6 +161,7 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   trace_ids("in", q->vocab, q->prompt, q->n_prompt);
   e = loop(s, q, sampler, &answer, &r);
   s->ids.n = (size_t)seq_n_tokens(s->seq);
+  r.is_whole = !e && q->guide && run_guide_is_whole(q->guide);
   run_answer_free(&answer);
   run_sampler_free(sampler);
   if (e) run_result_free(&r);

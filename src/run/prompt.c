@@ -2,6 +2,7 @@
    recommend. In: an open view and its vocabulary. Nothing here knows a family: ends are found by looking at what the template writes. */
 #include <math.h>
 #include <string.h>
+#include <time.h>
 #include "model/vocab.h"
 #include "run/run.h"
 
@@ -41,16 +42,49 @@ Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int
   return e;
 }
 
-Err *run_chat_ids(Arena *a, const Weights *w, const TextVocab *v, json_t *messages, TextIds *out) {
-  Str s = {0}, user = {0};
-  json_t *request = json_pack("{s:O}", "messages", messages);
-  Err *e = model_chat_render(a, w, request, &s, &user);
-  if (!e) trace_text(TRACE_chat, "rendered prompt", s.n ? s.p : "");
-  if (!e) e = text_tokenize_marked(v, s.n ? s.p : "", (const uint8_t *)user.p, s.n, 0, out); /* the template writes BOS itself where the model wants it */
+/* What the template wrote of the answer itself: the beginning that is to be continued. */
+static void prefix_of(const json_t *request, Str *out) {
+  const json_t *messages = json_object_get(request, "messages"), *last = json_array_get(messages, json_array_size(messages) - 1);
+  const json_t *content = json_object_get(last, "content");
+  if (!json_is_true(json_object_get(json_object_get(request, "kwargs"), "continue_final_message")) || !json_is_string(content)) return;
+  str_add_n(out, json_string_value(content), json_string_length(content));
+}
+
+Err *run_prompt_make(const TextChat *c, const TextVocab *v, TextDialect d, const json_t *body, RunPrompt *out) {
+  RunPrompt p = {0};
+  json_t *request;
+  time_t seconds = time(NULL);
+  struct tm now;
+  localtime_r(&seconds, &now);
+  TRY(text_chat_request(c, d, body, &request, &p.tools));
+  Str user = {0};
+  Err *e = text_chat_render(c, request, &now, &p.text, &user);
+  if (!e) trace_text(TRACE_chat, "rendered prompt", p.text.n ? p.text.p : "");
+  /* the template writes BOS itself where the model wants it */
+  if (!e) e = text_tokenize_marked(v, p.text.n ? p.text.p : "", (const uint8_t *)user.p, p.text.n, 0, &p.ids);
+  if (!e) prefix_of(request, &p.prefix);
   json_decref(request);
-  str_free(&s);
   str_free(&user);
+  if (e) run_prompt_free(&p);
+  else *out = p;
   return e;
+}
+
+void run_prompt_free(RunPrompt *p) {
+  str_free(&p->text);
+  str_free(&p->prefix);
+  text_ids_free(&p->ids);
+  json_decref(p->tools);
+  *p = (RunPrompt){0};
+}
+
+TextReply *run_prompt_reply(const TextChat *c, const RunPrompt *p, const TextReplyOptions *o) {
+  TextReplyOptions own = *o;
+  own.tools = p->tools;
+  TextReply *r = text_reply_new(c->syntax, c->reason, &own);
+  text_reply_prompt(r, p->text.n ? p->text.p : "", p->text.n);
+  if (p->prefix.n) text_reply_prefix(r, p->prefix.p, p->prefix.n);
+  return r;
 }
 
 Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL, out); }
@@ -77,7 +111,7 @@ static double recommended(const Weights *w, Advice id, double value) {
 }
 
 RunSampling run_sampling_default(const Weights *w) {
-  RunSampling p = {.temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
+  RunSampling p = {.xtc_threshold = RUN_XTC_THRESHOLD, .dry_base = RUN_DRY_BASE, .dry_allowed_length = RUN_DRY_ALLOWED_LENGTH, .temperature = RUN_TEMPERATURE, .top_k = RUN_TOP_K, .top_p = RUN_TOP_P, .min_p = RUN_MIN_P, .repeat_penalty = RUN_REPEAT_PENALTY, .repeat_window = RUN_REPEAT_WINDOW};
   p.temperature = recommended(w, ADVICE_TEMPERATURE, p.temperature);
   p.top_k = (int64_t)recommended(w, ADVICE_TOP_K, (double)p.top_k);
   p.top_p = recommended(w, ADVICE_TOP_P, p.top_p);

@@ -68,10 +68,12 @@ static int by_rank(const void *x, const void *y) {
 
 static Merge *merges_in_order(Arena *a, const TextVocab *v, int *n) {
   const MergeMap *m = &v->merges;
-  Merge *all = ARENA_ARRAY(a, Merge, m->key ? (size_t)m->mask + 1 : 1);
+  Merge *all = ARENA_ARRAY(a, Merge, (size_t)m->n + 1);
   *n = 0;
-  for (uint32_t i = 0; m->key && i <= m->mask; i++)
-    if (m->id[i] >= 0) all[(*n)++] = (Merge){m->rank[i], (int32_t)(m->key[i] >> 32), (int32_t)(uint32_t)m->key[i], m->id[i]};
+  for (uint32_t i = 0; m->slot && i <= m->mask; i++) {
+    const MergeSlot *s = &m->slot[i];
+    if (s->to.id >= 0) all[(*n)++] = (Merge){s->to.rank, (int32_t)(s->key >> 32), (int32_t)(uint32_t)s->key, s->to.id};
+  }
   qsort(all, (size_t)*n, sizeof *all, by_rank);
   return all;
 }

@@ -135,6 +135,9 @@ bool grammar_edge_allowed(const Grammar *g, GrPos p, const GrEdge *e, uint64_t *
 bool grammar_call_allowed(const Grammar *g, GrPos p, const GrCall *c, uint64_t *aux);
 GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes);          /* one that behaves the same for that many bytes */
 
+/* schema.c: a schema's rule beside what the grammar has already. */
+Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, uint32_t *rule);
+
 /* schema_number.c: numbers as texts. A Dec is an exact decimal: sign, digits without leading zeros, exponent of ten. */
 typedef struct Dec { bool neg; const char *digits; int n, exp; } Dec;         /* value = 0.DIGITS * 10^exp; n 0: zero */
 Err *grammar_dec_from_json(GrWork *w, const json_t *v, Dec *out);

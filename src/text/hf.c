@@ -44,7 +44,8 @@ static Err *read_maybe_gz(const char *path, Str *out) {
 
 /* tokenizer.json: normalizers and pre-tokenizers. */
 typedef struct Steps { Step *p; int n, cap; } Steps;
-typedef struct Load { TextVocab *v; Arena *tmp; Steps norm, pre; int depth; } Load;
+typedef struct Entry { const char *p; size_t n; int64_t id; float score; } Entry; /* of model.vocab */
+typedef struct Load { TextVocab *v; Arena *tmp; Steps norm, pre; int depth; const Entry *entry; int n_entries; } Load;
 
 static const char *keep(Load *l, Val *s, size_t *n) {
   if (!s || s->kind != V_STR) { *n = 0; return ""; }
@@ -283,11 +284,11 @@ static int byte_spelled(const char *p, size_t n) {
   return end == p + 5 && b >= 0 && b <= 255 ? (int)b : -1;
 }
 
-static Err *set_token(TextVocab *v, int64_t id, Val text, float score) {
-  if (text.kind != V_STR || id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
+/* p[n] lives as long as v. */
+static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, float score) {
+  if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
   Tok *t = &v->tok[id];
-  *t = (Tok){.text = arena_dup_n(v->arena, text.u.s->p, text.u.s->n), .n_text = (uint32_t)text.u.s->n, .score = score == score ? score : 0, .rank = (uint32_t)id,
-             .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
+  *t = (Tok){.text = p, .n_text = (uint32_t)n, .score = score == score ? score : 0, .rank = (uint32_t)id, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
   t->piece = t->text;
   t->n_piece = t->n_text;
   if (v->byte_level && !text_bytes_from_level(v->arena, t->text, t->n_text, &t->piece, &t->n_piece)) { t->piece = t->text; t->n_piece = t->n_text; }
@@ -296,43 +297,100 @@ static Err *set_token(TextVocab *v, int64_t id, Val text, float score) {
   return NULL;
 }
 
-static Err *load_vocab(Load *l, Val vocab, bool unigram) {
-  TextVocab *v = l->v;
-  if (unigram) {
-    for (int i = 0; i < vocab.u.l->n; i++) {
-      Val x = vocab.u.l->items[i];
-      if (x.kind != V_LIST || x.u.l->n != 2 || !val_is_number(x.u.l->items[1])) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", i);
-      TRY(set_token(v, i, x.u.l->items[0], (float)val_as_float(x.u.l->items[1])));
+static Err *read_score(JsonWalk *w, int at, Entry *e) {
+  Val score;
+  bool first = true, more;
+  TRY(text_json_enter(w, '['));
+  TRY(text_json_next(w, '[', &first, &more));
+  if (more) TRY(text_json_string(w, &e->p, &e->n));
+  if (more) TRY(text_json_next(w, '[', &first, &more));
+  if (!more) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", at);
+  TRY(text_json_value(w, &score));
+  TRY(text_json_next(w, '[', &first, &more));
+  if (more || !val_is_number(score)) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", at);
+  e->score = (float)val_as_float(score);
+  e->id = at;
+  return NULL;
+}
+
+/* model.vocab, an object of ids or a list of scores. */
+static Err *read_vocab(Load *l, Val late) {
+  char bracket = text_json_late(&late);
+  JsonWalk w = text_json_walk(l->tmp, late);
+  Entry *entry = NULL;
+  int n = 0, cap = 0;
+  TRY(text_json_enter(&w, bracket));
+  for (bool first = true, more;;) {
+    Entry e = {0};
+    Val id;
+    TRY(text_json_next(&w, bracket, &first, &more));
+    if (!more) break;
+    if (n >= MAX_TOKENS) return err_new(ERR_LIMIT, "more than %d tokens", MAX_TOKENS);
+    if (bracket == '[') {
+      TRY(read_score(&w, n, &e));
+    } else {
+      TRY(text_json_key(&w, &e.p, &e.n));
+      TRY(text_json_value(&w, &id));
+      if (id.kind != V_INT || id.u.i < 0) return err_new(ERR_FORMAT, "vocab: '%.*s' without a good id", (int)MIN(e.n, (size_t)40), e.p);
+      e.id = id.u.i;
     }
-    return NULL;
+    PUSH(l->tmp, entry, n, cap, e);
   }
-  for (int i = 0; i < vocab.u.d->n; i++) {
-    Val id = vocab.u.d->vals[i];
-    TRY(set_token(v, id.kind == V_INT ? id.u.i : -1, vocab.u.d->keys[i], 0));
+  l->entry = entry;
+  l->n_entries = n;
+  return NULL;
+}
+
+static Err *load_vocab(Load *l) {
+  size_t n = 0;
+  for (int i = 0; i < l->n_entries; i++) n += l->entry[i].n + 1;
+  char *pool = arena_alloc(l->v->arena, n + 1);
+  for (int i = 0; i < l->n_entries; i++) {
+    const Entry *e = &l->entry[i];
+    if (e->n > UINT32_MAX / 4) return err_new(ERR_FORMAT, "vocab: entry %d has %zu bytes", i, e->n);
+    memcpy(pool, e->p, e->n);
+    TRY(set_token(l->v, e->id, pool, e->n, e->score));
+    pool += e->n + 1;
   }
   return NULL;
 }
 
-static Err *load_merges(Load *l, Val *merges) {
-  if (!merges || merges->kind != V_LIST) return err_new(ERR_FORMAT, "model: no list 'merges'");
-  TRY(text_vocab_index_text(l->v));
-  text_vocab_merges_reserve(l->v, merges->u.l->n);
-  for (int i = 0; i < merges->u.l->n; i++) {
-    Val m = merges->u.l->items[i];
-    if (m.kind == V_STR) {
-      const VStr *s = m.u.s;
-      const char *sp = s->n > 1 ? memchr(s->p + 1, ' ', s->n - 1) : NULL;
-      if (!sp) return err_new(ERR_FORMAT, "merges: entry %d, expected two parts", i);
-      size_t nl = (size_t)(sp - s->p);
-      TRY(text_vocab_merge_add(l->v, s->p, nl, sp + 1, s->n - nl - 1, (uint32_t)i));
-    } else if (m.kind == V_LIST && m.u.l->n == 2 && m.u.l->items[0].kind == V_STR && m.u.l->items[1].kind == V_STR) {
-      const VStr *a = m.u.l->items[0].u.s, *b = m.u.l->items[1].u.s;
-      TRY(text_vocab_merge_add(l->v, a->p, a->n, b->p, b->n, (uint32_t)i));
-    } else {
-      return err_new(ERR_FORMAT, "merges: entry %d, expected two parts", i);
-    }
+static Err *load_merge(Load *l, JsonWalk *w, int at) {
+  const char *p, *q;
+  size_t n, m;
+  if (w->p < w->end && *w->p == '"') {
+    TRY(text_json_string(w, &p, &n));
+    const char *sp = n > 1 ? memchr(p + 1, ' ', n - 1) : NULL;
+    if (!sp) return err_new(ERR_FORMAT, "entry %d, expected two parts", at);
+    size_t nl = (size_t)(sp - p);
+    return text_vocab_merge_add(l->v, p, nl, sp + 1, n - nl - 1, (uint32_t)at);
   }
-  return NULL;
+  bool first = true, one, two, three = true;
+  TRY(text_json_enter(w, '['));
+  TRY(text_json_next(w, '[', &first, &one));
+  if (one) TRY(text_json_string(w, &p, &n));
+  two = one;
+  if (one) TRY(text_json_next(w, '[', &first, &two));
+  if (two) {
+    TRY(text_json_string(w, &q, &m));
+    TRY(text_json_next(w, '[', &first, &three));
+  }
+  if (three) return err_new(ERR_FORMAT, "entry %d, expected two parts", at);
+  return text_vocab_merge_add(l->v, p, n, q, m, (uint32_t)at);
+}
+
+static Err *load_merges(Load *l, Val *merges) {
+  if (text_json_late(merges) != '[') return err_new(ERR_FORMAT, "model: no list 'merges'");
+  TRY(text_vocab_index_text(l->v));
+  text_vocab_merges_reserve(l->v, l->v->n_tokens);
+  JsonWalk w = text_json_walk(l->tmp, *merges);
+  TRY(text_json_enter(&w, '['));
+  bool first = true, more;
+  for (int i = 0;; i++) {
+    TRY(text_json_next(&w, '[', &first, &more));
+    if (!more) return NULL;
+    TRY(err_wrap(load_merge(l, &w, i), "merges"));
+  }
 }
 
 static Err *load_added(Load *l, Val *added) {
@@ -344,7 +402,7 @@ static Err *load_added(Load *l, Val *added) {
     int64_t id = int_of(x, "id", -1);
     if (!text || text->kind != V_STR || id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "added_tokens: entry %d without content or a good id", i);
     if (!v->tok[id].in_model && v->tok[id].byte < 0) {
-      TRY(set_token(v, id, *text, 0));
+      TRY(set_token(v, id, arena_dup_n(v->arena, text->u.s->p, text->u.s->n), text->u.s->n, 0));
       v->tok[id].in_model = false;
     }
     bool special = flag_of(x, "special", false);
@@ -355,18 +413,21 @@ static Err *load_added(Load *l, Val *added) {
   return NULL;
 }
 
-static int64_t max_id(Val vocab, Val *added) {
-  int64_t n = vocab.kind == V_LIST ? vocab.u.l->n : 0;
-  for (int i = 0; vocab.kind == V_DICT && i < vocab.u.d->n; i++)
-    if (vocab.u.d->vals[i].kind == V_INT) n = MAX(n, vocab.u.d->vals[i].u.i + 1);
-  for (int i = 0; added && added->kind == V_LIST && i < added->u.l->n; i++) n = MAX(n, int_of(added->u.l->items[i], "id", -1) + 1);
-  return n;
+/* Ids may have gaps, but a small file does not ask for a large vocabulary. */
+static Err *count_tokens(const Load *l, Val *added, int *out) {
+  int64_t n = 0, n_added = added && added->kind == V_LIST ? added->u.l->n : 0;
+  for (int i = 0; i < l->n_entries; i++) n = MAX(n, l->entry[i].id + 1);
+  for (int i = 0; i < n_added; i++) n = MAX(n, int_of(added->u.l->items[i], "id", -1) + 1);
+  int64_t most = MIN((int64_t)MAX_TOKENS, 8 * (l->n_entries + n_added) + 65536);
+  if (n <= 0 || n > most) return err_new(ERR_LIMIT, "%lld tokens by their highest id, expected 1 to %lld", (long long)n, (long long)most);
+  *out = (int)n;
+  return NULL;
 }
 
 static Err *load_model(Load *l, Val root, Val model) {
   TextVocab *v = l->v;
   const char *type = str_of(val_get(model, "type"));
-  Val *vocab = val_get(model, "vocab"), *unk = val_get(model, "unk_token");
+  Val *unk = val_get(model, "unk_token");
   bool unigram = v->model == MODEL_UNIGRAM;
   v->byte_fallback = flag_of(model, "byte_fallback", false);
   v->fuse_unk = unigram || flag_of(model, "fuse_unk", false);
@@ -376,7 +437,7 @@ static Err *load_model(Load *l, Val root, Val model) {
     const char *s = str_of(val_get(model, affixes[i]));
     if (s && *s) return err_new(ERR_UNSUPPORTED, "%s model with %s '%s'", type, affixes[i], s);
   }
-  TRY(load_vocab(l, *vocab, unigram));
+  TRY(load_vocab(l));
   if (v->model == MODEL_BPE) TRY(load_merges(l, val_get(model, "merges")));
   if (v->model == MODEL_WORDPIECE) {
     size_t n;
@@ -416,16 +477,17 @@ static Err *open_json(Arena *tmp, Val root, TextVocab **out) {
   Val *model = val_get(root, "model"), *vocab = model ? val_get(*model, "vocab") : NULL;
   const char *type = model ? str_of(val_get(*model, "type")) : NULL;
   if (!vocab) return err_new(ERR_FORMAT, "no model.vocab");
-  if (!type) type = vocab->kind == V_LIST ? "Unigram" : val_get(*model, "merges") ? "BPE" : "WordPiece";
+  if (!type) type = text_json_late(vocab) == '[' ? "Unigram" : val_get(*model, "merges") ? "BPE" : "WordPiece";
   int kind = 0;
   while (kind < 3 && strcmp(type, kinds[kind])) kind++;
   if (kind == 3) return err_new(ERR_UNSUPPORTED, "model '%s', expected BPE, Unigram or WordPiece", type);
-  if (vocab->kind != (kind == MODEL_UNIGRAM ? V_LIST : V_DICT)) return err_new(ERR_FORMAT, "model.vocab: wrong type for a %s model", type);
-  int64_t n = max_id(*vocab, val_get(root, "added_tokens"));
-  if (n <= 0 || n > MAX_TOKENS) return err_new(ERR_LIMIT, "%lld tokens, expected 1 to %d", (long long)n, MAX_TOKENS);
-  TextVocab *v = text_vocab_alloc((int)n);
+  if (text_json_late(vocab) != (kind == MODEL_UNIGRAM ? '[' : '{')) return err_new(ERR_FORMAT, "model.vocab: wrong type for a %s model", type);
+  Load l = {.tmp = tmp};
+  int n;
+  TRY(read_vocab(&l, *vocab));
+  TRY(count_tokens(&l, val_get(root, "added_tokens"), &n));
+  TextVocab *v = l.v = text_vocab_alloc(n);
   v->model = (ModelKind)kind;
-  Load l = {.v = v, .tmp = tmp};
   Err *e = load_parts(&l, root, *model);
   if (e) { text_vocab_free(v); return e; }
   *out = v;
@@ -582,6 +644,7 @@ static Err *fill_tekken(TextVocab *v, Arena *tmp, Val root, int n_special) {
 
 static Err *open_tekken(Arena *tmp, Val root, TextVocab **out) {
   Val *config = val_get(root, "config"), *vocab = val_get(root, "vocab");
+  if (vocab && text_json_late(vocab)) TRY(text_json_parse(tmp, vocab->u.s->p, vocab->u.s->n, vocab));
   if (!config || !vocab || vocab->kind != V_LIST) return err_new(ERR_FORMAT, "no config or no list 'vocab'");
   int64_t n_special = int_of(*config, "default_num_special_tokens", 1000), n = int_of(*config, "default_vocab_size", n_special + vocab->u.l->n);
   n = MIN(n, n_special + vocab->u.l->n);
@@ -665,12 +728,13 @@ static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
   return err_new(ERR_NOT_FOUND, "%s: no tokenizer.json, tekken.json, tokenizer.model or tiktoken file", dir);
 }
 
-static Err *open_text(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+/* The whole of a file's text, whichever of the four it is. */
+Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
   size_t at = 0;
   while (at < text->n && strchr(" \t\r\n", text->p[at]) && text->p[at]) at++;
   if (at < text->n && text->p[at] == '{') {
     Val root;
-    TRY(text_json_parse(tmp, text->p, text->n, &root));
+    TRY(text_json_parse_late(tmp, text->p, text->n, &root));
     return val_get(root, "config") && val_get(root, "vocab") ? open_tekken(tmp, root, out) : open_json(tmp, root, out);
   }
   if (at < text->n && base64_digit(text->p[at]) >= 0) return open_tiktoken(tmp, path, text, out);
@@ -684,7 +748,7 @@ Err *text_vocab_open(const char *path, TextVocab **out) {
   TextVocab *v = NULL;
   Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
   if (!e) e = read_maybe_gz(path, &text);
-  if (!e) e = err_wrap(open_text(tmp, path, &text, &v), "%s", path);
+  if (!e) e = err_wrap(text_vocab_read(tmp, path, &text, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
   str_free(&text);
   arena_free(tmp);

@@ -7,7 +7,7 @@
 #include "text/priv.h"
 
 enum { MAX_DEPTH = 512 };
-typedef struct Reader { Arena *a; const char *p, *end, *start; int depth; } Reader;
+typedef JsonWalk Reader;
 
 static Err *bad(const Reader *r, const char *what) { return err_new(ERR_SYNTAX, "JSON: %s at byte %zu", what, (size_t)(r->p - r->start)); }
 
@@ -46,20 +46,21 @@ static Err *escape(Reader *r, char **w) {
   return NULL;
 }
 
-/* An escape is never shorter than the bytes it stands for, but a broken byte grows to three. */
-static Err *string(Reader *r, Val *out) {
+/* An escape is never shorter than the bytes it stands for, but a broken byte grows to three. view: *p is in the text itself. */
+static Err *string_text(Reader *r, const char **p, size_t *n_out, bool *view) {
   const char *q = ++r->p;
-  bool plain = true;
-  while (q < r->end && *q != '"') {
+  bool plain = true, ascii = true;
+  for (; q < r->end && *q != '"'; q++) {
+    if ((uint8_t)*q < 0x20) { r->p = q; return bad(r, "control character in a string"); }
     if (*q == '\\') { plain = false; q++; }
-    q++;
+    else ascii &= (uint8_t)*q < 0x80;
   }
   if (q >= r->end) return bad(r, "string without end");
   size_t n = (size_t)(q - r->p);
-  if (plain && text_utf8_valid(r->p, n) == n) {
-    for (const char *c = r->p; c < q; c++)
-      if ((uint8_t)*c < 0x20) { r->p = c; return bad(r, "control character in a string"); }
-    *out = val_str(r->a, r->p, n);
+  *view = plain && (ascii || text_utf8_valid(r->p, n) == n);
+  if (*view) {
+    *p = r->p;
+    *n_out = n;
     r->p = q + 1;
     return NULL;
   }
@@ -73,7 +74,17 @@ static Err *string(Reader *r, Val *out) {
   }
   if (r->p >= r->end) return bad(r, "string without end");
   r->p++;
-  *out = val_str_view(r->a, buf, (size_t)(w - buf));
+  *p = buf;
+  *n_out = (size_t)(w - buf);
+  return NULL;
+}
+
+static Err *string(Reader *r, Val *out) {
+  const char *p;
+  size_t n;
+  bool view;
+  TRY(string_text(r, &p, &n, &view));
+  *out = view ? val_str(r->a, p, n) : val_str_view(r->a, p, n);
   return NULL;
 }
 
@@ -113,44 +124,101 @@ static Err *number(Reader *r, Val *out) {
   return NULL;
 }
 
+Err *text_json_enter(JsonWalk *w, char bracket) {
+  skip(w);
+  if (w->p >= w->end || *w->p != bracket) return bad(w, bracket == '[' ? "expected a list" : "expected an object");
+  w->p++;
+  return NULL;
+}
+
+Err *text_json_next(JsonWalk *w, char bracket, bool *first, bool *more) {
+  char close = bracket == '[' ? ']' : '}';
+  bool was_first = *first;
+  *first = false;
+  *more = true;
+  skip(w);
+  if (w->p < w->end && *w->p == close) {
+    w->p++;
+    *more = false;
+  } else if (!was_first) {
+    if (w->p >= w->end || *w->p != ',') return bad(w, bracket == '[' ? "expected ',' or ']'" : "expected ',' or '}'");
+    w->p++;
+    skip(w);
+  }
+  return NULL;
+}
+
+Err *text_json_string(JsonWalk *w, const char **p, size_t *n) {
+  bool view;
+  skip(w);
+  if (w->p >= w->end || *w->p != '"') return bad(w, "expected a string");
+  return string_text(w, p, n, &view);
+}
+
+Err *text_json_key(JsonWalk *w, const char **p, size_t *n) {
+  bool view;
+  if (w->p >= w->end || *w->p != '"') return bad(w, "expected a key");
+  TRY(string_text(w, p, n, &view));
+  skip(w);
+  if (w->p >= w->end || *w->p != ':') return bad(w, "expected ':'");
+  w->p++;
+  return NULL;
+}
+
+/* Past a list or an object, looking at strings and brackets only. */
+static Err *pass_over(Reader *r, Val *out) {
+  const char *from = r->p;
+  int depth = 0;
+  do {
+    if (r->p >= r->end) return bad(r, "text without end");
+    char c = *r->p++;
+    if (c == '{' || c == '[') depth++;
+    else if (c == '}' || c == ']') depth--;
+    else if (c == '"') {
+      while (r->p < r->end && *r->p != '"') r->p += *r->p == '\\' ? 2 : 1;
+      if (r->p >= r->end) return bad(r, "string without end");
+      r->p++;
+    }
+  } while (depth);
+  *out = val_str_view(r->a, from, (size_t)(r->p - from));
+  ((VStr *)(uintptr_t)out->u.s)->bytes = true;
+  return NULL;
+}
+
+char text_json_late(const Val *v) { return v && v->kind == V_STR && v->u.s->bytes ? v->u.s->p[0] : 0; }
+JsonWalk text_json_walk(Arena *a, Val late) { return (JsonWalk){.a = a, .p = late.u.s->p, .end = late.u.s->p + late.u.s->n, .start = late.u.s->p}; }
+
 static Err *value(Reader *r, Val *out);
 
 static Err *array(Reader *r, Val *out) {
-  Val l = val_list(r->a, 0);
+  Val l = val_list(r->a, 0), item;
   r->p++;
-  skip(r);
-  if (r->p < r->end && *r->p == ']') { r->p++; *out = l; return NULL; }
-  for (;;) {
-    Val item;
+  for (bool first = true, more;;) {
+    TRY(text_json_next(r, '[', &first, &more));
+    if (!more) break;
     TRY(value(r, &item));
     val_push(r->a, l, item);
-    skip(r);
-    if (r->p < r->end && *r->p == ',') { r->p++; continue; }
-    if (r->p < r->end && *r->p == ']') { r->p++; *out = l; return NULL; }
-    return bad(r, "expected ',' or ']'");
   }
+  *out = l;
+  return NULL;
 }
 
 static Err *object(Reader *r, Val *out) {
-  Val d = val_dict(r->a);
+  Val d = val_dict(r->a), item;
   r->p++;
-  skip(r);
-  if (r->p < r->end && *r->p == '}') { r->p++; *out = d; return NULL; }
-  for (;;) {
-    Val key, item;
+  for (bool first = true, more;;) {
+    const char *key;
+    size_t n;
+    TRY(text_json_next(r, '{', &first, &more));
+    if (!more) break;
+    TRY(text_json_key(r, &key, &n));
     skip(r);
-    if (r->p >= r->end || *r->p != '"') return bad(r, "expected a key");
-    TRY(string(r, &key));
-    skip(r);
-    if (r->p >= r->end || *r->p != ':') return bad(r, "expected ':'");
-    r->p++;
-    TRY(value(r, &item));
-    val_put(r->a, d.u.d, key, item);
-    skip(r);
-    if (r->p < r->end && *r->p == ',') { r->p++; continue; }
-    if (r->p < r->end && *r->p == '}') { r->p++; *out = d; return NULL; }
-    return bad(r, "expected ',' or '}'");
+    bool late = r->late && ((n == 5 && !memcmp(key, "vocab", 5)) || (n == 6 && !memcmp(key, "merges", 6)));
+    TRY(late && r->p < r->end && (*r->p == '{' || *r->p == '[') ? pass_over(r, &item) : value(r, &item));
+    val_put(r->a, d.u.d, val_str(r->a, key, n), item);
   }
+  *out = d;
+  return NULL;
 }
 
 static bool word(Reader *r, const char *w) {
@@ -182,13 +250,24 @@ static Err *value(Reader *r, Val *out) {
   return NULL;
 }
 
-Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out) {
-  Reader r = {.a = a, .p = p, .end = p + n, .start = p};
-  if (n >= 3 && !memcmp(p, "\xEF\xBB\xBF", 3)) r.p += 3;
+Err *text_json_value(JsonWalk *w, Val *out) { return value(w, out); }
+
+static Err *whole(Reader *r, Val *out) {
+  if (r->end - r->p >= 3 && !memcmp(r->p, "\xEF\xBB\xBF", 3)) r->p += 3;
   Val v;
-  TRY(value(&r, &v));
-  skip(&r);
-  if (r.p != r.end) return bad(&r, "text after the value");
+  TRY(value(r, &v));
+  skip(r);
+  if (r->p != r->end) return bad(r, "text after the value");
   *out = v;
   return NULL;
+}
+
+Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out) {
+  Reader r = {.a = a, .p = p, .end = p + n, .start = p};
+  return whole(&r, out);
+}
+
+Err *text_json_parse_late(Arena *a, const char *p, size_t n, Val *out) {
+  Reader r = {.a = a, .p = p, .end = p + n, .start = p, .late = true};
+  return whole(&r, out);
 }

@@ -126,7 +126,9 @@ static void token_bytes(const TextVocab *v, const Tok *t, Str *out) {
     }
 }
 
-Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out) {
+Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out) { return grammar_vocab_new_with(v, NULL, NULL, out); }
+
+Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const char *spelling, size_t n), void *ctx, GrammarVocab **out) {
   if (v->decode != DECODE_BYTES && v->decode != DECODE_SPM && v->decode != DECODE_METASPACE)
     return err_new(ERR_UNSUPPORTED, "structured output: what this vocabulary's tokens write depends on their neighbours");
   size_t n = (size_t)v->n_tokens;
@@ -136,7 +138,9 @@ Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out) {
   uint32_t *len = need(calloc(n + 1, sizeof *len));
   for (size_t i = 0; i < n; i++) {
     at[i] = all.n;
-    token_bytes(v, &v->tok[i], &all);
+    const Tok *t = &v->tok[i];
+    if (t->special && keeps && keeps(ctx, t->text, t->n_text)) str_add_n(&all, t->text, t->n_text);
+    else token_bytes(v, t, &all);
     len[i] = (uint32_t)(all.n - at[i]);
   }
   for (size_t i = 0; i < n; i++) p[i] = len[i] ? (const uint8_t *)all.p + at[i] : NULL;

@@ -9,4 +9,8 @@ void text_chat_write_calls(const TextChat *c, json_t *messages);
 void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messages);
 /* A request's special tokens: the chat's, or empty ones, so that templates that add them to texts render. A new reference. */
 json_t *text_chat_special_tokens(const TextChat *c);
+/* A conversation of one call of qzwordfn with qzwordkey: "qzwordvalue", in the form the chat takes, and its result. */
+json_t *text_chat_probe(const TextChat *c);
+/* The offered tool that the probe calls. A new reference. */
+json_t *text_chat_probe_tools(void);
 #endif

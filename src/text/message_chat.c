@@ -13,6 +13,11 @@ json_t *text_chat_special_tokens(const TextChat *c) {
   return c->special_tokens ? json_deep_copy(c->special_tokens) : json_pack("{s:s, s:s}", "bos_token", "", "eos_token", "");
 }
 
+json_t *text_chat_probe_tools(void) {
+  return json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}, s:[s]}}}]", "type", "function", "function", "name", WORD "fn", "description", "d", "parameters", "type", "object",
+                   "properties", WORD "key", "type", "string", "description", "d", "required", WORD "key");
+}
+
 /* Whether the template shows these words of messages (stolen). */
 static bool shows(const TextChat *c, json_t *messages, bool has_tools, const char *const *words) {
   Str out = {0};
@@ -20,8 +25,7 @@ static bool shows(const TextChat *c, json_t *messages, bool has_tools, const cha
   CHECK(request, "a probe is no JSON");
   if (c->wants_tools) json_object_set_new(request, "tools", json_array());
   if (has_tools)
-    json_object_set_new(request, "tools", json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s, s:s}}, s:[s]}}}]", "type", "function", "function", "name", WORD "fn", "description", "d",
-                                                    "parameters", "type", "object", "properties", WORD "key", "type", "string", "description", "d", "required", WORD "key"));
+    json_object_set_new(request, "tools", text_chat_probe_tools());
   Err *e = text_template_chat(c->template, request, &probe_time, &out);
   bool ok = !e && out.n;
   for (; ok && *words; words++) ok = strstr(out.p, *words) != NULL;
@@ -40,6 +44,8 @@ static json_t *call_conversation(bool null_content, bool text_arguments) {
   json_t *tool = json_pack("{s:s, s:s, s:s, s:s}", "role", "tool", "content", WORD "result", "tool_call_id", "call00001", "name", WORD "fn");
   return json_pack("[o, o, o]", text_message("user", "a"), assistant, tool);
 }
+
+json_t *text_chat_probe(const TextChat *c) { return call_conversation(c->wants_null_content, c->wants_text_arguments); }
 
 static void find_calls(TextChat *c) {
   static const char *const words[] = {WORD "key", WORD "value", NULL}, *const result[] = {WORD "result", NULL};

@@ -1,34 +1,44 @@
 /* The three models that turn one piece of text into ids: byte-pair merging, Unigram, WordPiece.
    In: a piece (bytes), the immutable vocabulary, scratch memory of the caller. Out: ids appended. Nothing fails.
 
-   Merging keeps the piece as a doubly linked list of symbols and a heap of adjacent pairs that may merge, ordered by (rank, position).
-   A popped pair whose symbols have changed since is stale and dropped. n symbols make at most n-1 merges and 3n heap entries, so the
-   time is n log n whatever the text. Sennrich et al. 2016 (BPE); Kudo 2018 (Unigram: the best path by Viterbi). */
+   A short piece is merged in arrays: the best pair is searched, then the arrays close up. A long one is a doubly linked list of symbols
+   and a heap of adjacent pairs that may merge, ordered by (rank, position); a popped pair whose symbol has another pair by now is stale and
+   dropped. n symbols make at most n-1 merges and 3n heap entries, so the time is n log n whatever the text. Words come again and again:
+   a table of bounded size says where in the ids of this text a word was answered before. Sennrich et al. 2016 (BPE); Kudo 2018 (Unigram: the best path by Viterbi). */
 #include <stdlib.h>
 #include <string.h>
 #include "text/priv.h"
 
-typedef struct Sym { int32_t id, prev, next; uint32_t off, n; } Sym;
-typedef struct Pair { uint32_t rank; int32_t left, right, id; uint32_t n; int32_t left_id, right_id; } Pair;
+typedef struct Sym { int32_t id, prev, next; uint32_t off; MergeTo pair; } Sym; /* pair: what it and the next one merge into; gone: pair.id -1 */
+typedef struct Word { const char *p; uint32_t tag, ids_at; uint16_t n, n_ids; } Word;
 typedef struct Best { double score; int32_t from, id; } Best;
+enum { SMALL = 48, WORD_MAX = 64, WORDS_MAX = 1 << 15 }; /* bytes, bytes, slots */
 struct ModelScratch {
+  Word *word;
+  uint32_t word_mask;
   Sym *sym;
-  Pair *heap;
+  uint64_t *heap;          /* rank << 32 | symbol */
   Best *node;
   int32_t *path;
   size_t cap_sym, n_heap, cap_heap, cap_node, cap_path;
   bool plain;              /* no special token, though some vocabularies have them among the model's pieces */
 };
 
-ModelScratch *text_model_scratch_new(bool plain) {
+ModelScratch *text_model_scratch_new(size_t n_text, bool plain) {
   ModelScratch *s = calloc(1, sizeof *s);
   CHECK(s, "out of memory");
+  uint32_t n = 32;
+  while (n < n_text / 4 && n < WORDS_MAX) n *= 2;
+  s->word = calloc(n, sizeof *s->word);
+  CHECK(s->word, "out of memory");
+  s->word_mask = n - 1;
   s->plain = plain;
   return s;
 }
 
 void text_model_scratch_free(ModelScratch *s) {
   if (!s) return;
+  free(s->word);
   free(s->sym);
   free(s->heap);
   free(s->node);
@@ -44,49 +54,58 @@ static void *grow(void *p, size_t *cap, size_t want, size_t each) {
   return p;
 }
 
-static bool before(const Pair *a, const Pair *b) { return a->rank != b->rank ? a->rank < b->rank : a->left < b->left; }
+static void heap_down(uint64_t *heap, size_t n, size_t i) {
+  uint64_t x = heap[i];
+  for (size_t c; (c = 2 * i + 1) < n; i = c) {
+    if (c + 1 < n && heap[c + 1] < heap[c]) c++;
+    if (heap[c] >= x) break;
+    heap[i] = heap[c];
+  }
+  heap[i] = x;
+}
 
-static void heap_push(ModelScratch *s, Pair x) {
+static void heap_push(ModelScratch *s, uint64_t x) {
   s->heap = grow(s->heap, &s->cap_heap, s->n_heap + 1, sizeof *s->heap);
   size_t i = s->n_heap++;
-  for (; i && before(&x, &s->heap[(i - 1) / 2]); i = (i - 1) / 2) s->heap[i] = s->heap[(i - 1) / 2];
+  for (; i && x < s->heap[(i - 1) / 2]; i = (i - 1) / 2) s->heap[i] = s->heap[(i - 1) / 2];
   s->heap[i] = x;
 }
 
-static Pair heap_pop(ModelScratch *s) {
-  Pair top = s->heap[0], x = s->heap[--s->n_heap];
-  size_t i = 0;
-  for (size_t c; (c = 2 * i + 1) < s->n_heap; i = c) {
-    if (c + 1 < s->n_heap && before(&s->heap[c + 1], &s->heap[c])) c++;
-    if (!before(&s->heap[c], &x)) break;
-    s->heap[i] = s->heap[c];
-  }
-  s->heap[i] = x;
+static uint64_t heap_pop(ModelScratch *s) {
+  uint64_t top = s->heap[0];
+  s->heap[0] = s->heap[--s->n_heap];
+  heap_down(s->heap, s->n_heap, 0);
   return top;
 }
 
-static bool merge_find(const MergeMap *m, int32_t left, int32_t right, uint32_t *rank, int32_t *id) {
-  if (!m->key) return false;
+MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right) {
+  MergeTo none = {0, -1};
+  if (v->by_rank) {
+    int id = n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
+    return id < 0 ? none : (MergeTo){v->tok[id].rank, id};
+  }
+  const MergeMap *m = &v->merges;
+  if (left < 0 || right < 0 || !m->slot) return none;
   uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  for (uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & m->mask; m->id[i] >= 0; i = (i + 1) & m->mask)
-    if (m->key[i] == key) { *rank = m->rank[i]; *id = m->id[i]; return true; }
-  return false;
+  uint64_t h = key * 0x9E3779B97F4A7C15u;
+  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
+  if (!(m->maybe[bit / 64] >> (bit % 64) & 1)) return none;
+  while (m->slot[i].to.id >= 0 && m->slot[i].key != key) i = (i + 1) & m->mask;
+  return m->slot[i].to;
 }
 
-static void try_pair(const TextVocab *v, ModelScratch *s, const char *p, int32_t left, int32_t right) {
-  if (left < 0 || right < 0) return;
-  const Sym *a = &s->sym[left], *b = &s->sym[right];
-  Pair x = {.left = left, .right = right, .n = a->n + b->n, .left_id = a->id, .right_id = b->id};
-  if (v->by_rank) {
-    if (x.n > v->max_piece) return;
-    x.id = text_map_find(v, &v->by_piece, true, p + a->off, x.n);
-    if (x.id < 0) return;
-    x.rank = v->tok[x.id].rank;
-  } else if (a->id < 0 || b->id < 0 || !merge_find(&v->merges, a->id, b->id, &x.rank, &x.id)) {
-    return;
-  }
-  heap_push(s, x);
+/* The pair that begins at symbol i, and whether it may merge. */
+static bool long_pair(const TextVocab *v, ModelScratch *s, const char *p, size_t n, int32_t i) {
+  Sym *a = &s->sym[i];
+  a->pair.id = -1;
+  if (a->next < 0) return false;
+  const Sym *b = &s->sym[a->next];
+  size_t end = b->next < 0 ? n : s->sym[b->next].off;
+  a->pair = text_pair_find(v, p + a->off, end - a->off, a->id, b->id);
+  return a->pair.id >= 0;
 }
+
+static uint64_t heap_key(const ModelScratch *s, int32_t i) { return (uint64_t)s->sym[i].pair.rank << 32 | (uint32_t)i; }
 
 static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, size_t n) {
   s->sym = grow(s->sym, &s->cap_sym, n, sizeof *s->sym);
@@ -95,7 +114,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
     int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k);
-    s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .n = (uint32_t)k};
+    s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .pair = {0, -1}};
     at += k;
   }
   return m;
@@ -120,33 +139,86 @@ static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last
   *last_unk = v->unk >= 0;
 }
 
-static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
-  if (v->ignore_merges && n <= v->max_piece) {
-    int id = text_map_find(v, &v->by_piece, true, p, n);
-    if (id >= 0 && !(s->plain && v->tok[id].special)) { text_ids_add(out, id); return; }
+/* The pair that begins at a symbol; a symbol's bytes go on to the next one's. */
+typedef struct Small { int32_t id; uint32_t off; MergeTo pair; } Small;
+
+static void small_pair(const TextVocab *v, const char *p, Small *x) { x->pair = text_pair_find(v, p + x->off, x[2].off - x->off, x->id, x[1].id); }
+
+static size_t small_symbols(const TextVocab *v, const char *p, size_t n, Small *x) {
+  size_t m = 0;
+  if (v->byte_level)
+    for (; m < n; m++) {
+      x[m] = (Small){.id = v->byte_id[(uint8_t)p[m]], .off = (uint32_t)m, .pair = {0, -1}};
+      if (m + 1 < n) x[m].pair = v->byte_pair[(uint8_t)p[m] << 8 | (uint8_t)p[m + 1]];
+    }
+  else
+    for (size_t at = 0, k; at < n; at += k, m++) {
+      int32_t cp;
+      k = (size_t)text_utf8_next(p + at, p + n, &cp);
+      x[m] = (Small){.id = text_map_find(v, &v->by_piece, true, p + at, k), .off = (uint32_t)at, .pair = {0, -1}};
+    }
+  x[m] = x[m + 1] = (Small){.off = (uint32_t)n, .pair = {0, -1}};
+  for (size_t i = 0; !v->byte_level && i + 1 < m; i++) small_pair(v, p, &x[i]);
+  return m;
+}
+
+static void bpe_small(const TextVocab *v, const char *p, size_t n, TextIds *out) {
+  Small x[SMALL + 2];
+  size_t m = small_symbols(v, p, n, x);
+  for (;;) {
+    size_t best = m;
+    for (size_t i = 0; i + 1 < m; i++)
+      if (x[i].pair.id >= 0 && (best == m || x[i].pair.rank < x[best].pair.rank)) best = i;
+    if (best == m) break;
+    x[best].id = x[best].pair.id;
+    memmove(&x[best + 1], &x[best + 2], (m - best) * sizeof *x);
+    m--;
+    if (best) small_pair(v, p, &x[best - 1]);
+    if (best + 1 < m) small_pair(v, p, &x[best]);
+    else x[best].pair.id = -1;
   }
+  bool last_unk = false;
+  for (size_t i = 0; i < m; i++) {
+    if (x[i].id < 0) { emit_unknown(v, p + x[i].off, x[i + 1].off - x[i].off, &last_unk, out); continue; }
+    text_ids_add(out, x[i].id);
+    last_unk = false;
+  }
+}
+
+static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   size_t m = first_symbols(v, s, p, n);
+  s->heap = grow(s->heap, &s->cap_heap, m, sizeof *s->heap);
   s->n_heap = 0;
-  for (size_t i = 0; i + 1 < m; i++) try_pair(v, s, p, (int32_t)i, (int32_t)i + 1);
+  for (size_t i = 0; i < m; i++)
+    if (long_pair(v, s, p, n, (int32_t)i)) s->heap[s->n_heap++] = heap_key(s, (int32_t)i);
+  for (size_t i = s->n_heap / 2; i-- > 0;) heap_down(s->heap, s->n_heap, i);
   while (s->n_heap) {
-    Pair x = heap_pop(s);
-    Sym *a = &s->sym[x.left], *b = &s->sym[x.right];
-    if (!a->n || !b->n || a->next != x.right || a->id != x.left_id || b->id != x.right_id || a->n + b->n != x.n) continue;
-    a->id = x.id;
-    a->n += b->n;
+    uint64_t key = heap_pop(s);
+    int32_t i = (int32_t)(key & UINT32_MAX);
+    Sym *a = &s->sym[i];
+    if (a->pair.id < 0 || a->pair.rank != key >> 32) continue;
+    Sym *b = &s->sym[a->next];
+    a->id = a->pair.id;
     a->next = b->next;
-    b->n = 0;
-    if (a->next >= 0) s->sym[a->next].prev = x.left;
-    try_pair(v, s, p, a->prev, x.left);
-    try_pair(v, s, p, x.left, a->next);
+    b->pair.id = -1;
+    if (a->next >= 0) s->sym[a->next].prev = i;
+    if (long_pair(v, s, p, n, i)) heap_push(s, heap_key(s, i));
+    if (a->prev >= 0 && long_pair(v, s, p, n, a->prev)) heap_push(s, heap_key(s, a->prev));
   }
   bool last_unk = false;
   for (int32_t i = m ? 0 : -1; i >= 0; i = s->sym[i].next) {
     const Sym *y = &s->sym[i];
-    if (y->id < 0) { emit_unknown(v, p + y->off, y->n, &last_unk, out); continue; }
+    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, &last_unk, out); continue; }
     text_ids_add(out, y->id);
     last_unk = false;
   }
+}
+
+static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
+  int id = v->ignore_merges && n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
+  if (id >= 0 && !(s->plain && v->tok[id].special)) text_ids_add(out, id);
+  else if (n <= SMALL) bpe_small(v, p, n, out);
+  else bpe_long(v, s, p, n, out);
 }
 
 static void relax(Best *to, double score, int32_t from, int32_t id) {
@@ -212,28 +284,45 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
   if (v->unk >= 0) text_ids_add(out, v->unk);
 }
 
-/* Length of the first word of p[n]: up to the next mark that does not follow a mark. */
-static size_t word_len(const char *p, size_t n) {
+/* Length of the first word of p[n]: up to the next mark that no token goes on into. */
+static size_t word_len(const TextVocab *v, const char *p, size_t n) {
   static const char mark[] = "\xE2\x96\x81";
   for (size_t i = 1; i + 3 <= n; i++) {
     const char *hit = memchr(p + i, mark[0], n - i - 2);
     if (!hit) return n;
     i = (size_t)(hit - p);
-    if (!memcmp(hit, mark, 3) && !(i >= 3 && !memcmp(hit - 3, mark, 3))) return i;
+    if (!memcmp(hit, mark, 3) && !v->uncut[(uint8_t)p[i - 1]] && !(i >= 3 && !memcmp(hit - 3, mark, 3))) return i;
   }
   return n;
 }
 
-void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
-  if (!n) return;
+static void one_word(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   switch (v->model) {
-    case MODEL_BPE:
-      for (size_t k; n; p += k, n -= k) {
-        k = v->cut_at_mark ? word_len(p, n) : n;
-        bpe(v, s, p, k, out);
-      }
-      break;
-    case MODEL_UNIGRAM: unigram(v, s, p, n, out); break;
-    case MODEL_WORDPIECE: wordpiece(v, p, n, out); break;
+    case MODEL_BPE: bpe(v, s, p, n, out); return;
+    case MODEL_UNIGRAM: unigram(v, s, p, n, out); return;
+    case MODEL_WORDPIECE: wordpiece(v, p, n, out); return;
+  }
+}
+
+/* The ids of a word depend on its bytes only. */
+static void word(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
+  if (n > WORD_MAX || out->n > UINT32_MAX / 2) { one_word(v, s, p, n, out); return; }
+  uint64_t h = text_hash(p, n);
+  Word *w = &s->word[(uint32_t)h & s->word_mask];
+  if (w->tag == (uint32_t)(h >> 32) && w->n == n && !memcmp(w->p, p, n)) {
+    text_ids_reserve(out, w->n_ids);
+    if (w->n_ids) memcpy(out->p + out->n, out->p + w->ids_at, w->n_ids * sizeof *out->p);
+    out->n += w->n_ids;
+    return;
+  }
+  uint32_t at = (uint32_t)out->n;
+  one_word(v, s, p, n, out);
+  *w = (Word){p, (uint32_t)(h >> 32), at, (uint16_t)n, (uint16_t)(out->n - at)};
+}
+
+void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
+  for (size_t k; n; p += k, n -= k) {
+    k = v->cut_at_mark ? word_len(v, p, n) : n;
+    word(v, s, p, k, out);
   }
 }

@@ -4,7 +4,17 @@
 #include "text/text.h"
 
 /* utf8.c: characters. A code point is an int32_t; -1 stands for a broken byte. */
-int text_utf8_next(const char *p, const char *end, int32_t *cp);  /* bytes read, at least 1; broken: 1 and cp -1 */
+int text_utf8_next_any(const char *p, const char *end, int32_t *cp);
+/* Bytes read, at least 1; broken: 1 and cp -1. The two commonest lengths are decided here. */
+static inline int text_utf8_next(const char *p, const char *end, int32_t *cp) {
+  uint8_t a = (uint8_t)p[0];
+  if (a < 0x80) { *cp = a; return 1; }
+  if (a > 0xE0 && a < 0xF0 && a != 0xED && end - p > 2) {
+    uint8_t b = (uint8_t)p[1] ^ 0x80, c = (uint8_t)p[2] ^ 0x80;
+    if ((b | c) < 0x40) { *cp = (a & 15) << 12 | b << 6 | c; return 3; }
+  }
+  return text_utf8_next_any(p, end, cp);
+}
 int text_utf8_put(int32_t cp, char out[4]);                       /* bytes written */
 void text_utf8_add(Str *s, int32_t cp);
 size_t text_utf8_valid(const char *p, size_t n);                  /* length of the valid prefix */
@@ -20,10 +30,12 @@ bool text_char_is_printable(int32_t cp);                          /* Python's st
 typedef enum CaseMode { CASE_LOWER, CASE_UPPER, CASE_TITLE } CaseMode;
 int text_char_case(int32_t cp, CaseMode mode, int32_t out[3]);    /* full case mapping; characters written */
 typedef enum NormalForm { FORM_NFC, FORM_NFD, FORM_NFKC, FORM_NFKD } NormalForm;
+bool text_char_is_still(int32_t cp, NormalForm form);             /* its own normal form, and nothing before it changes that */
 void text_normal_form(const char *p, size_t n, NormalForm form, Str *out); /* broken bytes pass through */
 
 /* json.c, value.c: values. Lists and dictionaries keep order. A value is good as long as its arena. */
 __extension__ typedef __int128 Int128;
+__extension__ typedef unsigned __int128 UInt128;
 typedef enum ValKind {
   V_ERROR, V_UNDEF, V_NONE, V_BOOL, V_INT, V_BIG, V_FLOAT, V_STR, V_LIST, V_DICT, V_RANGE, V_ITER, V_VIEW, V_NAMESPACE, V_LOOP, V_FUNC, V_OBJECT
 } ValKind;
@@ -93,6 +105,17 @@ void text_origin_settle(Val result, Val self, const Val *a, int n, const Val *b,
 
 /* JSON text to a value. depth and size are bounded. Fails: ERR_SYNTAX with the byte's offset. */
 Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out);
+/* Lists and objects of hundreds of thousands are walked, not made into values: those under the keys "vocab" and "merges" stay unread, as a byte
+   string of their text that begins with its bracket. p[n] outlives what comes of it. */
+typedef struct JsonWalk { Arena *a; const char *p, *end, *start; int depth; bool late; } JsonWalk;
+Err *text_json_parse_late(Arena *a, const char *p, size_t n, Val *out);
+char text_json_late(const Val *v);                                /* the bracket, or 0: v is NULL or has been read */
+JsonWalk text_json_walk(Arena *a, Val late);                      /* stands before the bracket */
+Err *text_json_enter(JsonWalk *w, char bracket);                  /* takes '[' or '{' */
+Err *text_json_next(JsonWalk *w, char bracket, bool *first, bool *more); /* before each item, first true: takes the comma, or the end (more false) */
+Err *text_json_string(JsonWalk *w, const char **p, size_t *n);    /* a view of the text where nothing is escaped */
+Err *text_json_key(JsonWalk *w, const char **p, size_t *n);       /* and the colon */
+Err *text_json_value(JsonWalk *w, Val *out);
 
 /* vocab.c, model.c, split.c: the vocabulary's inside. */
 typedef struct Tok {
@@ -104,9 +127,12 @@ typedef struct Tok {
   bool special, in_model;
   int16_t byte;            /* value of a byte token, else -1 */
 } Tok;
-typedef struct IdMap { int32_t *slot; uint32_t mask; } IdMap;     /* text or piece to id */
-typedef struct MergeMap { uint64_t *key; uint32_t *rank; int32_t *id; uint32_t mask; } MergeMap;
-typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; } Trie;
+typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes and its length; id -1: free */
+typedef struct IdMap { IdSlot *slot; uint32_t mask; } IdMap;      /* text or piece to id */
+typedef struct MergeTo { uint32_t rank; int32_t id; } MergeTo;    /* id -1: no merge */
+typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id */
+typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
+typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; bool first[256]; } Trie; /* first: bytes with an edge at the root */
 typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE } ModelKind;
 typedef enum StepKind {
   STEP_FORM, STEP_LOWER, STEP_STRIP_ACCENTS, STEP_STRIP, STEP_PREPEND, STEP_REPLACE, STEP_REPLACE_REGEX, STEP_CHARSMAP, STEP_NMT, STEP_BERT,
@@ -134,8 +160,10 @@ struct TextVocab {
   ModelKind model;
   bool byte_level, byte_fallback, fuse_unk, ignore_merges, by_rank; /* by_rank: a merge is any pair whose join is a token */
   uint32_t max_piece;                /* bytes */
-  bool cut_at_mark;                  /* no token goes on past a word and into the next word's mark: words can be merged one by one */
+  bool cut_at_mark;                  /* words that begin with SentencePiece's mark can be merged one by one.. */
+  bool uncut[256];                   /* ..unless the byte before the mark is one that some token holds before a mark */
   MergeMap merges;
+  MergeTo *byte_pair;                /* [65536] what two byte tokens merge into; byte-level vocabularies have it */
   int32_t byte_id[256];
   int unk, bos, eos;
   Trie trie;                         /* Unigram */
@@ -162,15 +190,21 @@ Err *text_vocab_index_text(TextVocab *v);                         /* by_text onl
 Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank);
 void text_vocab_merges_reserve(TextVocab *v, int n);
 bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out); /* GPT-2's printable bytes back to bytes */
+uint64_t text_hash(const char *p, size_t n);                      /* of short texts, fast: not kept anywhere, not for untrusted keys alone */
 int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n);
 void text_trie_put(Trie *t, const char *p, size_t n, int32_t value);
 uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte); /* 0: no edge */
 void text_trie_free(Trie *t);
 
+/* hf.c: a vocabulary from a file's text; path says what the text does not (a tiktoken file's split rule). tmp lives during the call only. */
+Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out);
+
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;
-ModelScratch *text_model_scratch_new(bool plain);                 /* plain: special tokens never come out of text */
+/* For pieces of one text, which stay where they are until it is freed. plain: special tokens never come out of text. */
+ModelScratch *text_model_scratch_new(size_t n_text, bool plain);
 void text_model_scratch_free(ModelScratch *s);
+MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right); /* p[n]: the bytes of both */
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out);
 
 /* split.c: regular expressions and the steps before the model. */
@@ -184,7 +218,12 @@ Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, co
 void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out);
 
 /* lex.c, parse.c: a template's tokens and tree. Names are interned per template: equal names are equal pointers. */
-enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000, TEMPLATE_MAX_DEPTH = 1000, TEMPLATE_MAX_RANGE = 100000 };
+#ifdef LUMEN_SMALL_BUDGETS /* a fuzz target's: a bound that is never reached in its time is a bound that is never tried */
+enum { TEMPLATE_MAX_OUTPUT = 1 << 20, TEMPLATE_MAX_MEMORY = 16 << 20, TEMPLATE_MAX_STEPS = 200000 };
+#else
+enum { TEMPLATE_MAX_OUTPUT = 64 << 20, TEMPLATE_MAX_MEMORY = 512 << 20, TEMPLATE_MAX_STEPS = 50000000 };
+#endif
+enum { TEMPLATE_MAX_DEPTH = 1000, TEMPLATE_MAX_RANGE = 100000 };
 typedef enum TokenKind {
   TK_EOF, TK_DATA, TK_VAR_BEGIN, TK_VAR_END, TK_BLOCK_BEGIN, TK_BLOCK_END, TK_NAME, TK_STRING, TK_INTEGER, TK_FLOAT,
 #define OPERATOR(id, text) TK_##id,

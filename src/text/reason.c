@@ -17,6 +17,7 @@ const TextReason *text_reason_find(const char *template_text, size_t n) {
 }
 
 const char *text_reason_name(const TextReason *r) { return r ? r->name : "none"; }
+const char *text_reason_opening(const TextReason *r) { return r ? r->open : ""; }
 const char *text_reason_closing(const TextReason *r) { return r ? r->closing : ""; }
 
 /* Whether the text holds the word on its own. */

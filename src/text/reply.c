@@ -392,8 +392,8 @@ static void feed_char(TextReply *r, const char *p, int n, bool is_broken) {
 
 /* Whole characters go on, the beginning of one is kept. */
 static void feed(TextReply *r, const char *p, size_t n) {
-  r->n_fed += n;
   for (size_t i = 0; i < n; i++) {
+    r->n_fed++; /* byte by byte: what is given up must not depend on cuts */
     if (!r->n_part && (uint8_t)p[i] < 0x80) {
       step_all(r, (uint8_t)p[i]);
       continue;

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <time.h>
 #include "base/base.h"
+#include "text/grammar.h"
 #include "text/text.h"
 
 /* ---- reply.c: bytes in, events out ---- */
@@ -40,6 +41,7 @@ const TextSyntax *text_syntax_find(const char *template_text, size_t n); /* neve
 const TextReason *text_reason_find(const char *template_text, size_t n); /* NULL: the template knows no reasoning */
 const char *text_syntax_name(const TextSyntax *s);
 const char *text_reason_name(const TextReason *r);                       /* "none" for NULL */
+const char *text_reason_opening(const TextReason *r);                    /* what a model opens one with */
 const char *text_reason_closing(const TextReason *r);                    /* what closes an open block, as templates write it */
 
 typedef struct TextReply TextReply;
@@ -128,6 +130,16 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
 /* A request's tools in any client's form -> array of {type:"function", function:{name, description?, parameters}}, a new reference; NULL for
    none. place names them in errors. Fails: ERR_USAGE. */
 Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out);
+/* Calls as a grammar for the answer, in the template's own form: found by rendering one. */
+typedef struct TextCallsOptions {
+  const json_t *tools;                       /* as text_tools_normalise gives them; borrowed */
+  const char *only;                          /* the one tool that may be called, or NULL */
+  bool many;                                 /* more than one call */
+  unsigned flags;                            /* of grammar_from_schema, for the arguments */
+} TextCallsOptions;
+/* trigger NULL: the whole answer is calls, at least one. Else: what follows *trigger (in the arena) in a call, for answers that may call.
+   Fails: ERR_UNSUPPORTED (arguments that are no JSON object, calls without a marker), ERR_USAGE (no such tool), and as schemas do. */
+Err *text_chat_calls(Arena *a, const TextChat *c, const TextCallsOptions *o, Grammar **out, const char **trigger);
 /* The prompt. A conversation the template refuses is tried again in milder forms: late system texts as user texts, then all system texts
    in front of the first user text, then neighbours of one role joined. user: NULL, or whose the bytes are, as text_template_chat_marked says:
    for text_tokenize_marked. Fails: with what the template said of the first form. */

@@ -649,18 +649,27 @@ static Err *compile(Schema *s) {
   place_add(s, "", (Place){s->root, "#", ""}, false);
   place_add(s, base, (Place){s->root, "#", ""}, false);
   TRY(scan(s, s->root, "#", ""));
-  TRY(schema_emit(s, schema_cond(s, s->root, COND_SCHEMA, "#", "")));
-  return grammar_finish(s->g, &s->w);
+  return schema_emit(s, schema_cond(s, s->root, COND_SCHEMA, "#", ""));
 }
 
-Err *grammar_from_schema(const json_t *schema, unsigned flags, Grammar **out) {
-  Schema s = {.w = {arena_new("compile"), GR_BUDGET}, .g = grammar_new(), .flags = flags, .root = schema};
+Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, uint32_t *rule) {
+  Schema s = {.w = *w, .g = g, .flags = flags, .root = schema};
   s.anything = schema_cond(&s, json_true(), COND_SCHEMA, "#", "");
   s.nothing = schema_cond(&s, json_false(), COND_SCHEMA, "#", "");
   Err *e = compile(&s);
-  arena_free(s.w.a);
-  if (e) grammar_free(s.g);
-  else *out = s.g;
+  w->left = s.w.left;
+  if (!e) *rule = g->root;
+  return e;
+}
+
+Err *grammar_from_schema(const json_t *schema, unsigned flags, Grammar **out) {
+  GrWork w = {arena_new("compile"), GR_BUDGET};
+  Grammar *g = grammar_new();
+  Err *e = grammar_schema_rule(g, &w, schema, flags, &g->root);
+  if (!e) e = grammar_finish(g, &w);
+  arena_free(w.a);
+  if (e) grammar_free(g);
+  else *out = g;
   return e;
 }
 

@@ -51,6 +51,7 @@ bool text_vocab_is_special(const TextVocab *v, int32_t id);
 typedef struct TextIds { int32_t *p; size_t n, cap; } TextIds;
 void text_ids_free(TextIds *ids);
 void text_ids_add(TextIds *ids, int32_t id);
+void text_ids_reserve(TextIds *ids, size_t n);               /* room for n more */
 
 enum {
   TEXT_ADD_SPECIAL = 1,    /* the tokens the vocabulary puts around a text (BOS, EOS, CLS, SEP) */

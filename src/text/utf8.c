@@ -6,7 +6,7 @@
 #include <utf8proc.h>
 #include "text/priv.h"
 
-int text_utf8_next(const char *p, const char *end, int32_t *cp) {
+int text_utf8_next_any(const char *p, const char *end, int32_t *cp) {
   const uint8_t *s = (const uint8_t *)p;
   ptrdiff_t left = end - p;
   uint8_t c = s[0];
@@ -49,7 +49,9 @@ void text_utf8_add(Str *s, int32_t cp) {
 size_t text_utf8_valid(const char *p, size_t n) {
   const char *q = p, *end = p + n;
   while (q < end) {
+    uint64_t eight;
     int32_t cp;
+    if (end - q >= 8 && (memcpy(&eight, q, 8), !(eight & 0x8080808080808080u))) { q += 8; continue; }
     int k = text_utf8_next(q, end, &cp);
     if (cp < 0) break;
     q += k;
@@ -198,20 +200,27 @@ static void normal_run(const char *p, size_t n, NormalForm form, Str *out) {
   free(cp);
 }
 
+bool text_char_is_still(int32_t cp, NormalForm form) {
+  if (cp < 0xA0) return cp >= 0;
+  if (form == FORM_NFD || form == FORM_NFKD) return false;
+#define STILL(first, last, k) if (cp <= (last)) return cp >= (first) && (k || form == FORM_NFC);
+#include "text/still.def"
+#undef STILL
+  return false;
+}
+
+/* A still character is its own normal form and never joins what stands before it. Runs of them pass, all but the last, which may take what follows;
+   the others are brought to the form together with it. Broken bytes pass. */
 void text_normal_form(const char *p, size_t n, NormalForm form, Str *out) {
-  while (n) {
-    size_t ascii = 0;
-    while (ascii < n && (uint8_t)p[ascii] < 0x80) ascii++;
-    if (ascii == n) { str_add_n(out, p, n); return; }
-    if (ascii > 1) { /* the last one may take the marks that follow */
-      str_add_n(out, p, ascii - 1);
-      p += ascii - 1;
-      n -= ascii - 1;
-    }
-    size_t ok = text_utf8_valid(p, n);
-    if (ok) normal_run(p, ok, form, out);
-    else str_add_n(out, p, ok = 1);
-    p += ok;
-    n -= ok;
+  const char *done = p, *end = p + n;
+  for (const char *q = p, *last = p; q < end;) {
+    int32_t cp;
+    int k = text_utf8_next(q, end, &cp);
+    if (cp < 0 || text_char_is_still(cp, form)) { last = cp < 0 ? q + k : q; q += k; continue; }
+    str_add_n(out, done, (size_t)(last - done));
+    while (q < end && (k = text_utf8_next(q, end, &cp), cp >= 0 && !text_char_is_still(cp, form))) q += k;
+    normal_run(last, (size_t)(q - last), form, out);
+    done = last = q;
   }
+  str_add_n(out, done, (size_t)(end - done));
 }

@@ -11,12 +11,15 @@ void text_ids_free(TextIds *ids) {
   *ids = (TextIds){0};
 }
 
+void text_ids_reserve(TextIds *ids, size_t n) {
+  if (n <= ids->cap - ids->n) return;
+  ids->cap = MAX(ids->n + n, MAX((size_t)64, ids->cap * 2));
+  ids->p = realloc(ids->p, ids->cap * sizeof *ids->p);
+  CHECK(ids->p, "out of memory for %zu ids", ids->cap);
+}
+
 void text_ids_add(TextIds *ids, int32_t id) {
-  if (ids->n == ids->cap) {
-    ids->cap = MAX((size_t)64, ids->cap * 2);
-    ids->p = realloc(ids->p, ids->cap * sizeof *ids->p);
-    CHECK(ids->p, "out of memory for %zu ids", ids->cap);
-  }
+  text_ids_reserve(ids, 1);
   ids->p[ids->n++] = id;
 }
 
@@ -54,33 +57,66 @@ const char *text_vocab_spelling(const TextVocab *v, int32_t id, size_t *n) {
   return v->tok[id].text;
 }
 
-/* Maps and tries: open addressing, at most half full. */
+/* Eight bytes at a time, multiplied and folded. */
+static uint64_t fold(uint64_t a, uint64_t b) {
+  UInt128 m = (UInt128)a * b;
+  return (uint64_t)m ^ (uint64_t)(m >> 64);
+}
+
+/* The first 8 bytes as a number, or all of them; which ones stand where depends on the machine, and nothing else does. */
+static uint64_t head_of(const char *p, size_t n) {
+  uint64_t w = 0;
+  uint32_t a, b;
+  if (n >= 8) {
+    memcpy(&w, p, 8);
+  } else if (n >= 4) { /* two halves that may overlap */
+    memcpy(&a, p, 4);
+    memcpy(&b, p + n - 4, 4);
+    w = (uint64_t)a << 32 | b;
+  } else if (n) {
+    w = (uint64_t)(uint8_t)p[0] << 16 | (uint64_t)(uint8_t)p[n / 2] << 8 | (uint8_t)p[n - 1];
+  }
+  return w;
+}
+
+uint64_t text_hash(const char *p, size_t n) {
+  uint64_t h = n * 0x9E3779B97F4A7C15u;
+  for (; n > 8; p += 8, n -= 8) h = fold(h ^ head_of(p, 8), 0xD6E8FEB86659FD93u);
+  return fold(h ^ head_of(p, n) ^ 0xA0761D6478BD642Fu, 0xE7037ED1A0B428DBu);
+}
+
+/* Maps and tries: open addressing, at most half full. A slot alone decides on spellings of up to 8 bytes, which most are. */
+static bool is_spelled(const TextVocab *v, const IdSlot *s, bool piece, uint64_t head, const char *p, size_t n) {
+  if (s->head != head || s->n != n) return false;
+  if (n <= 8) return true;
+  const Tok *t = &v->tok[s->id];
+  return !memcmp((piece ? t->piece : t->text) + 8, p + 8, n - 8);
+}
+
 static void map_put(const TextVocab *v, IdMap *m, bool piece, int32_t id) {
   const Tok *t = &v->tok[id];
   const char *p = piece ? t->piece : t->text;
   uint32_t n = piece ? t->n_piece : t->n_text;
-  uint32_t i = (uint32_t)hash_bytes(p, n, 0) & m->mask;
-  for (; m->slot[i] >= 0; i = (i + 1) & m->mask) {
-    const Tok *o = &v->tok[m->slot[i]];
-    if ((piece ? o->n_piece : o->n_text) == n && !memcmp(piece ? o->piece : o->text, p, n)) return; /* the first one keeps the spelling */
-  }
-  m->slot[i] = id;
+  uint64_t head = head_of(p, n);
+  uint32_t i = (uint32_t)text_hash(p, n) & m->mask;
+  for (; m->slot[i].id >= 0; i = (i + 1) & m->mask)
+    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return; /* the first one keeps the spelling */
+  m->slot[i] = (IdSlot){head, n, id};
 }
 
 static void map_init(const TextVocab *v, IdMap *m) {
   uint32_t cap = 16;
   while (cap < 2 * (uint32_t)v->n_tokens) cap *= 2;
-  m->slot = ARENA_ARRAY(v->arena, int32_t, cap);
+  m->slot = ARENA_ARRAY(v->arena, IdSlot, cap);
   memset(m->slot, 0xFF, cap * sizeof *m->slot);
   m->mask = cap - 1;
 }
 
 int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n) {
   if (!m->slot) return -1;
-  for (uint32_t i = (uint32_t)hash_bytes(p, n, 0) & m->mask; m->slot[i] >= 0; i = (i + 1) & m->mask) {
-    const Tok *o = &v->tok[m->slot[i]];
-    if ((piece ? o->n_piece : o->n_text) == n && !memcmp(piece ? o->piece : o->text, p, n)) return m->slot[i];
-  }
+  uint64_t head = head_of(p, n);
+  for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].id >= 0; i = (i + 1) & m->mask)
+    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
   return -1;
 }
 
@@ -128,6 +164,7 @@ static uint32_t trie_node(Trie *t) {
 void text_trie_put(Trie *t, const char *p, size_t n, int32_t value) {
   if (!t->n_nodes) trie_node(t);
   uint32_t node = 0;
+  if (n) t->first[(uint8_t)p[0]] = true;
   for (size_t i = 0; i < n; i++) {
     if (!t->next || t->n_edges >= t->mask / 2) trie_grow_edges(t);
     uint64_t key = (uint64_t)node << 8 | (uint8_t)p[i];
@@ -170,15 +207,26 @@ bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, 
   return true;
 }
 
+static void merge_put(MergeMap *m, uint64_t key, MergeTo to) {
+  uint64_t h = key * 0x9E3779B97F4A7C15u;
+  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
+  for (; m->slot[i].to.id >= 0; i = (i + 1) & m->mask)
+    if (m->slot[i].key == key) return;
+  m->maybe[bit / 64] |= (uint64_t)1 << (bit % 64);
+  m->slot[i] = (MergeSlot){key, to};
+  m->n++;
+}
+
 void text_vocab_merges_reserve(TextVocab *v, int n) {
-  uint32_t cap = 16;
+  uint32_t cap = 32;
   while (cap < 2 * (uint32_t)n) cap *= 2;
-  MergeMap *m = &v->merges;
-  m->mask = cap - 1;
-  m->key = ARENA_ARRAY(v->arena, uint64_t, cap);
-  m->rank = ARENA_ARRAY(v->arena, uint32_t, cap);
-  m->id = ARENA_ARRAY(v->arena, int32_t, cap);
-  memset(m->id, 0xFF, cap * sizeof *m->id);
+  MergeMap *m = &v->merges, old = *m;
+  *m = (MergeMap){.mask = cap - 1, .maybe_mask = 4 * cap - 1};
+  m->slot = ARENA_ARRAY(v->arena, MergeSlot, cap);
+  memset(m->slot, 0xFF, cap * sizeof *m->slot);
+  m->maybe = ARENA_ARRAY(v->arena, uint64_t, cap * 4 / 64); /* 4 bits a slot */
+  for (uint32_t i = 0; old.slot && i <= old.mask; i++)
+    if (old.slot[i].to.id >= 0) merge_put(m, old.slot[i].key, old.slot[i].to);
 }
 
 /* A merge whose parts or join are no tokens can never happen: it is left out, as everywhere else. */
@@ -190,14 +238,8 @@ Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char 
   int a = text_vocab_find(v, left, nl), b = text_vocab_find(v, right, nr), c = text_vocab_find(v, join, nl + nr);
   if (join != small) free(join);
   if (a < 0 || b < 0 || c < 0) return NULL;
-  MergeMap *m = &v->merges;
-  uint64_t key = (uint64_t)(uint32_t)a << 32 | (uint32_t)b;
-  uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & m->mask;
-  for (; m->id[i] >= 0; i = (i + 1) & m->mask)
-    if (m->key[i] == key) return NULL;
-  m->key[i] = key;
-  m->rank[i] = rank;
-  m->id[i] = c;
+  if (v->merges.n > v->merges.mask / 2) text_vocab_merges_reserve(v, (int)v->merges.mask);
+  merge_put(&v->merges, (uint64_t)(uint32_t)a << 32 | (uint32_t)b, (MergeTo){rank, c});
   return NULL;
 }
 
@@ -246,6 +288,16 @@ static bool looks_like_markup(const char *p, size_t n) {
   return memmem(p, n, "\xEF\xBD\x9C", 3) != NULL; /* the full-width bar of some chat formats */
 }
 
+/* What every two byte tokens merge into: the first and most frequent question of a byte-level model. */
+static void index_byte_pairs(TextVocab *v) {
+  v->byte_pair = ARENA_ARRAY(v->arena, MergeTo, 65536);
+  for (int a = 0; a < 256; a++)
+    for (int b = 0; b < 256; b++) {
+      char p[2] = {(char)a, (char)b};
+      v->byte_pair[a << 8 | b] = v->byte_id[a] < 0 || v->byte_id[b] < 0 ? (MergeTo){0, -1} : text_pair_find(v, p, 2, v->byte_id[a], v->byte_id[b]);
+    }
+}
+
 static Err *index_added(TextVocab *v) {
   for (int i = 0; i < v->n_added; i++) {
     Added *x = &v->added[i];
@@ -263,11 +315,10 @@ static Err *index_added(TextVocab *v) {
   return NULL;
 }
 
-/* Does a piece hold SentencePiece's mark behind something else? */
-static bool mark_inside(const char *p, size_t n) {
+/* The bytes that a piece holds before SentencePiece's mark, but for the mark's own. */
+static void marks_inside(TextVocab *v, const char *p, size_t n) {
   for (size_t i = 1; i + 3 <= n; i++)
-    if (!memcmp(p + i, "\xE2\x96\x81", 3) && !(i >= 3 && !memcmp(p + i - 3, "\xE2\x96\x81", 3))) return true;
-  return false;
+    if (!memcmp(p + i, "\xE2\x96\x81", 3) && !(i >= 3 && !memcmp(p + i - 3, "\xE2\x96\x81", 3))) v->uncut[(uint8_t)p[i - 1]] = true;
 }
 
 Err *text_vocab_finish(TextVocab *v) {
@@ -282,7 +333,7 @@ Err *text_vocab_finish(TextVocab *v) {
     if (!t->in_model || !t->n_piece) continue;
     map_put(v, &v->by_piece, true, i);
     v->max_piece = MAX(v->max_piece, t->n_piece);
-    if (v->cut_at_mark && mark_inside(t->piece, t->n_piece)) v->cut_at_mark = false;
+    if (v->cut_at_mark) marks_inside(v, t->piece, t->n_piece);
     worst = MIN(worst, (double)t->score);
     if (v->model == MODEL_UNIGRAM) text_trie_put(&v->trie, t->piece, t->n_piece, i);
   }
@@ -293,6 +344,7 @@ Err *text_vocab_finish(TextVocab *v) {
       char c = (char)b;
       v->byte_id[b] = text_map_find(v, &v->by_piece, true, &c, 1);
     }
+  if (v->byte_level && v->model == MODEL_BPE) index_byte_pairs(v);
   return index_added(v);
 }
 
@@ -524,6 +576,7 @@ typedef Err *(*Rest)(Walk *w, const char *p, const uint8_t *user, size_t n, bool
 static Err *cut_added(Walk *w, const Trie *t, const char *p, const uint8_t *user, size_t n, bool at_start, Rest rest) {
   size_t done = 0;
   for (size_t at = 0; t->n_nodes && at < n;) {
+    while (at < n && !t->first[(uint8_t)p[at]]) at++;
     size_t len;
     int k = added_at(w->v, t, p, user, n, at, &len);
     if (k < 0) { at++; continue; }
@@ -590,7 +643,7 @@ Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned fla
 
 Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out) {
   if (n > 1u << 30) return err_new(ERR_LIMIT, "text of %zu bytes, expected at most %u", n, 1u << 30);
-  Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(user || (flags & TEXT_PLAIN)), out, false};
+  Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(n, user || (flags & TEXT_PLAIN)), out, false};
   size_t start = out->n;
   if (flags & TEXT_ADD_SPECIAL)
     for (int i = 0; i < v->n_prefix; i++) text_ids_add(out, v->prefix[i]);

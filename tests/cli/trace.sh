@@ -19,4 +19,15 @@ has "the picked one" "$err" "op rms_norm("
 hasnt "and no other" "$err" "op rope("
 expect "a trace into a folder that is not there" 2 "$LUMEN" version --trace "ir>$TEST_TMP/none/x"
 has "why it cannot be written" "$err" "No such file or directory"
+
+expect "time of a bench" 0 "$LUMEN" bench $M --prompt 20 --generate 3 --rounds 1 --threads 1 --trace "time>$TEST_TMP/time"
+has "a kernel's place in the model's text" "$TEST_TMP/time" "llama.lum:"
+has "percent of its roof" "$TEST_TMP/time" "% of reading"
+has "peaks" "$TEST_TMP/time" "measured now"
+sed -n "s/.*lumen kern '\([^']*\)' --time --threads 1 --precision int8$/\1/p" "$TEST_TMP/time" | sort -u > "$TEST_TMP/repeat"
+[ "$(wc -l < "$TEST_TMP/repeat")" -gt 3 ] && ok "commands that repeat kernels" || not_ok "commands that repeat kernels" "$(cat "$TEST_TMP/time")"
+while read -r spec; do expect "$spec compiles" 0 "$LUMEN" kern "$spec" --precision int8; done < "$TEST_TMP/repeat"
+expect "show --plan" 0 "$LUMEN" show --plan $M --kv f32 --threads 1
+has "keys and values" "$out" "KV f32"
+has "packed bytes beside the file's" "$out" "MB in the file"
 finish

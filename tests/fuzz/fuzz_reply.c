@@ -1,5 +1,6 @@
-/* libFuzzer target of replies: any bytes, read as any syntax and cut anywhere, give the same events, arguments that are JSON objects, and
-   memory that is bounded. The first bytes choose the syntax and the cuts. tests/fuzz/run builds and runs it. */
+/* libFuzzer target of replies and stop texts: any bytes, read as any syntax and cut anywhere, give the same events, arguments that are JSON objects,
+   and memory that is bounded; stop texts taken from the bytes themselves end them where a plain search says. The first bytes choose the syntax and
+   the cuts. tests/fuzz/run builds and runs it. */
 #include <stdlib.h>
 #include <string.h>
 #include "text/reply.h"
@@ -49,6 +50,43 @@ static void check_arguments(const Heard *h) {
   json_decref(m);
 }
 
+/* Where a plain search ends the text: at the first byte that completes a stop text, before the longest one it completes. */
+static size_t plain_stop(const char *p, size_t n, const char *const *stop, int n_stop) {
+  for (size_t end = 1; end <= n; end++) {
+    size_t best = 0;
+    for (int i = 0; i < n_stop; i++) {
+      size_t k = strlen(stop[i]);
+      if (k <= end && k > best && !memcmp(p + end - k, stop[i], k)) best = k;
+    }
+    if (best) return end - best;
+  }
+  return n;
+}
+
+static void check_stops(const uint8_t *data, size_t n, size_t step) {
+  char word[3][24];
+  const char *stop[3];
+  int n_stop = 0;
+  for (int i = 0; i < 3 && n > 8; i++) {
+    size_t at = data[i] * 7u % n, k = MIN((size_t)1 + data[i + 3] % 20, n - at);
+    memcpy(word[i], data + at, k);
+    word[i][k] = 0;
+    if (i == 2) word[i][k - 1] = '!';
+    if (word[i][0]) stop[n_stop++] = word[i];
+  }
+  if (!n_stop) return;
+  TextStops s;
+  Str out = {0};
+  bool hit = false;
+  if (text_stops_init(&s, stop, n_stop)) abort();
+  for (size_t at = 0; at < n && !hit; at += step) hit = text_stops_take(&s, (const char *)data + at, n - at < step ? n - at : step, &out);
+  if (!hit) text_stops_end(&s, &out);
+  size_t want = plain_stop((const char *)data, n, stop, n_stop);
+  if (out.n != want || (want && memcmp(out.p, data, want))) abort();
+  text_stops_free(&s);
+  str_free(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   static json_t *tools;
   if (!tools)
@@ -60,6 +98,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   Heard a = listen(template, tools, data[1], data + 3, n - 3, n), b = listen(template, tools, data[1], data + 3, n - 3, 1 + data[2] % 16);
   if (a.text.n != b.text.n || (a.text.n && memcmp(a.text.p, b.text.p, a.text.n))) abort();
   check_arguments(&a);
+  check_stops(data + 3, n - 3, 1 + data[2] % 16);
   str_free(&a.text);
   str_free(&b.text);
   text_collect_free(&a.collect);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes DIR/gguf, DIR/safetensors, DIR/folder and DIR/reply)"""
-import json, os, struct, sys
+"""Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes a folder for each kind of input)"""
+import base64, json, os, struct, sys
 
 
 def text(s):
@@ -86,3 +86,90 @@ for name, first in [("regex.jsonl", 0), ("gbnf.jsonl", 1), ("schemas.jsonl", 2),
             with open(os.path.join(sys.argv[1], "grammar", f"{n}"), "wb") as out:
                 out.write(bytes([first]) + row[1].encode() + b"\0" + text.encode("utf-8", "surrogatepass"))
             n += 1
+
+# Templates: the first byte chooses what the JSON behind the zero byte is.
+here = os.path.dirname(os.path.abspath(__file__))
+os.makedirs(os.path.join(sys.argv[1], "template"), exist_ok=True)
+read = lambda *path: open(os.path.join(here, "..", "text", "templates", *path), encoding="utf-8", newline="").read()
+context = read("conformance-context.json").encode()
+for i, row in enumerate(map(json.loads, filter(None, read("jinja-conformance.jsonl").split("\n")))):
+    with open(os.path.join(sys.argv[1], "template", f"{i}"), "wb") as out:
+        out.write(b"\0" + row["template"].encode("utf-8", "surrogatepass").replace(b"\0", b"") + b"\0" + context)
+conversations = list(json.loads(read("conversations.json")).values())
+for i, name in enumerate(sorted(os.listdir(os.path.join(here, "..", "text", "templates", "templates")))):
+    for way in (1, 2, 5):
+        c = conversations[(3 * i + way) % len(conversations)]
+        with open(os.path.join(sys.argv[1], "template", f"t{i}-{way}"), "wb") as out:
+            out.write(bytes([way]) + read("templates", name).encode().replace(b"\0", b"") + b"\0" + json.dumps(c, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+# Tokenizers: small whole files of each kind, files with a text of their own, texts for vocabularies that are kept.
+os.makedirs(os.path.join(sys.argv[1], "tokenizer"), exist_ok=True)
+b64 = lambda b: base64.b64encode(b).decode()
+level = {b: chr(b) if 33 <= b < 127 or 161 <= b != 173 else None for b in range(256)}
+for i, b in enumerate(b for b in range(256) if level[b] is None):
+    level[b] = chr(256 + i)
+words = ["".join(level[b] for b in w.encode()) for w in ("He", "ll", "\uac00", " a", "aa", "aaaa", "\n\n", "lo")]
+
+
+def bpe(parts, added=(), **more):
+    vocab = {level[b]: b for b in range(256)} if more.get("levels", True) else {chr(b): b for b in range(32, 127)}
+    merges = []
+    for w in parts:
+        for n in range(2, len(w) + 1):
+            if w[:n] not in vocab:
+                vocab[w[:n]] = len(vocab) + 300
+                merges.append(f"{w[:n - 1]} {w[n - 1]}")
+    model = {"type": "BPE", "vocab": vocab, "merges": merges, **{k: v for k, v in more.items() if k in ("unk_token", "byte_fallback", "fuse_unk", "ignore_merges")}}
+    return {"added_tokens": list(added), "model": model, **{k: v for k, v in more.items() if k in ("normalizer", "pre_tokenizer", "decoder", "post_processor")}}
+
+
+added = [{"id": 600, "content": "<s>", "special": True}, {"id": 601, "content": "<mask>", "special": True, "lstrip": True}, {"id": 602, "content": "api", "single_word": True, "normalized": True}]
+level_steps = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
+template = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"ids": [600]}}}
+split = lambda pattern, how="Isolated": {"type": "Split", "pattern": {"Regex": pattern}, "behavior": how, "invert": False}
+mark = "\u2581"
+files = [
+    bpe(words, added, pre_tokenizer=level_steps, decoder={"type": "ByteLevel"}, post_processor=template),
+    bpe(words, added, normalizer={"type": "NFC"}, pre_tokenizer={"type": "Sequence", "pretokenizers": [split("(?i:'s|'t)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}|\\s+(?!\\S)|\\s+"), {"type": "Digits", "individual_digits": True},
+                                       {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False}]}, ignore_merges=True),
+    bpe([mark + "He", "ll", "lo", mark + mark], added, levels=False, unk_token="!", byte_fallback=True, fuse_unk=True,
+        normalizer={"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": mark}, {"type": "Replace", "pattern": {"String": " "}, "content": mark}, {"type": "NFKC"}, {"type": "Strip"}]},
+        decoder={"type": "Sequence", "decoders": [{"type": "Replace"}, {"type": "ByteFallback"}, {"type": "Fuse"}, {"type": "Strip", "start": 1}]}),
+    {"model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0], [mark, -2], ["He", -3], ["l", -4.5], ["lo", -5], ["a", -3], ["aa", -4]]}, "normalizer": {"type": "Sequence", "normalizers": [{"type": "Nmt"},
+      {"type": "Lowercase"}, {"type": "StripAccents"}]}, "pre_tokenizer": {"type": "Metaspace", "replacement": mark, "prepend_scheme": "first", "split": True}, "decoder": {"type": "Metaspace"}},
+    {"model": {"type": "WordPiece", "unk_token": "[UNK]", "vocab": {"[UNK]": 0, "hello": 1, "##lo": 2, "he": 3, "##l": 4, "a": 5, "##a": 6, "12": 7, "##3": 8}}, "normalizer": {"type": "BertNormalizer"},
+     "pre_tokenizer": {"type": "BertPreTokenizer"}, "decoder": {"type": "WordPiece"}, "post_processor": {"type": "BertProcessing", "cls": ["[UNK]", 0], "sep": ["a", 5]}},
+    {"config": {"pattern": "\\p{N}|[^\\s]+|\\s+", "default_num_special_tokens": 5, "default_vocab_size": 300}, "vocab": [{"rank": i, "token_bytes": b64(bytes([i]))} for i in range(256)] +
+     [{"rank": 256 + i, "token_bytes": b64(w)} for i, w in enumerate([b"He", b"ll", b"llo", b"aa", "\uac00".encode()])], "special_tokens": [{"rank": 1, "token_str": "<s>"}]},
+]
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out, n = out + bytes([n & 127 | 128]), n >> 7
+    return out + bytes([n])
+
+
+def field(number, wire, data):
+    return varint(number << 3 | wire) + (varint(len(data)) + data if wire == 2 else data)
+
+
+def spm(kind, pieces):
+    out = b"".join(field(1, 2, field(1, 2, t.encode()) + field(2, 5, struct.pack("<f", score)) + field(3, 0, varint(typ))) for t, score, typ in pieces)
+    return out + field(2, 2, field(3, 0, varint(kind)) + field(40, 0, varint(0))) + field(3, 2, field(3, 0, varint(1)))
+
+
+pieces = [("<unk>", 0, 2), ("<s>", 0, 3), ("</s>", 0, 3)] + [(f"<0x{b:02X}>", 0, 6) for b in range(256)] + [(mark, -1, 1), ("H", -2, 1), ("e", -3, 1), ("l", -4, 1), ("o", -5, 1), ("He", -0.5, 1), ("ll", -0.6, 1),
+          ("llo", -0.7, 1), (mark + "He", -0.4, 1), ("a", -6, 1), ("aa", -0.3, 1), (mark + mark, -0.9, 1), ("api", 0, 4)]
+raw = [json.dumps(f, ensure_ascii=False).encode() for f in files] + [spm(2, pieces), spm(1, pieces), spm(1, pieces[:3] + pieces[259:]), "".join(f"{b64(bytes([i]))} {i}\n" for i in range(256)).encode() +
+    b"SGU= 256\nbGw= 257\nYWE= 258\n"]
+texts = ["Hello  world", "\uac00\ub098\ub2e4 \ub77c\ub9c8", "don't\n\n\t 123 <s><mask> api apis", "a" * 40, "\u1100\u1161\u11a8 e\u0301 \U0001f999", "   \u3000 \u2581 x"]
+for i, f in enumerate(raw):
+    with open(os.path.join(sys.argv[1], "tokenizer", f"file{i}"), "wb") as out:
+        out.write(bytes([4 * i & 60]) + f)
+    with open(os.path.join(sys.argv[1], "tokenizer", f"both{i}"), "wb") as out:
+        out.write(bytes([2 + 4 * i & 255]) + f.replace(b"\0", b" ") + b"\0" + texts[i % len(texts)].encode())
+for i, t in enumerate(texts * 4):
+    with open(os.path.join(sys.argv[1], "tokenizer", f"text{i}"), "wb") as out:
+        out.write(bytes([3 + 64 * (i // 6) + 4 * (i % 3)]) + t.encode())

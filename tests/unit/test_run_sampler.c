@@ -9,7 +9,7 @@ static int32_t pick_at(RunSampling p, const float *logits, int n_vocab, const in
   int32_t id = -1;
   Err *e = run_sampler_new(&p, n_vocab, &s);
   if (!e) {
-    e = run_sampler_pick(s, logits, context, n, n_prompt, &id);
+    e = run_sampler_pick(s, logits, NULL, context, n, n_prompt, &id);
     run_sampler_free(s);
   }
   err_free(e);
@@ -45,7 +45,7 @@ static void test_greedy(void) {
     RunSampler *s;
     int32_t id = 77;
     EXPECT_OK(run_sampler_new(&q, 2, &s));
-    Err *e = run_sampler_pick(s, (float[]){0, NAN}, (int32_t[]){0, 0, 0}, 3, 0, &id);
+    Err *e = run_sampler_pick(s, (float[]){0, NAN}, NULL, (int32_t[]){0, 0, 0}, 3, 0, &id);
     EXPECT(e && err_kind(e) == ERR_FORMAT && strstr(err_text(e), "token 1 at position 3"), "%s", e ? err_text(e) : "no error");
     EXPECT(id == 77, "nothing is written on failure");
     err_free(e);
@@ -111,9 +111,9 @@ static void test_penalties(void) {
     int32_t id;
     p.repeat_penalty = 2, p.frequency_penalty = 1;
     EXPECT_OK(run_sampler_new(&p, 3, &s));
-    EXPECT_OK(run_sampler_pick(s, (float[]){3, 2, 1}, (int32_t[]){0, 0, 0}, 3, 1, &id));
+    EXPECT_OK(run_sampler_pick(s, (float[]){3, 2, 1}, NULL, (int32_t[]){0, 0, 0}, 3, 1, &id));
     EXPECT(id == 1);
-    EXPECT_OK(run_sampler_pick(s, (float[]){3, 2, 1}, (int32_t[]){2}, 1, 0, &id));
+    EXPECT_OK(run_sampler_pick(s, (float[]){3, 2, 1}, NULL, (int32_t[]){2}, 1, 0, &id));
     EXPECT(id == 0);
     run_sampler_free(s);
   }
@@ -262,11 +262,127 @@ static void test_large(void) {
   free(x);
 }
 
+static void test_more_cuts(void) {
+  /* probabilities 0.1 0.4 0.05 0.25 0.2: expected information 1.415, of the tokens 2.303 0.916 2.996 1.386 1.609 */
+  float x[] = {logf(0.1f), logf(0.4f), logf(0.05f), logf(0.25f), logf(0.2f)};
+  RunSampling all = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = 3};
+  TEST("typical-p: nearest to the expected information first: 0.25 0.2 0.4 0.1 0.05") {
+    const struct { double p; unsigned want; } cases[] = {{0.24, 0x08}, {0.26, 0x18}, {0.44, 0x18}, {0.46, 0x1a}, {0.84, 0x1a}, {0.86, 0x1b}, {0.96, 0x1f}, {1, 0x1f}, {0, 0x1f}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+      RunSampling p = all;
+      p.typical_p = cases[i].p;
+      EXPECT(support(p, x, 5) == cases[i].want, "typical_p %g: 0x%x, expected 0x%x", cases[i].p, support(p, x, 5), cases[i].want);
+    }
+    RunSampling p = all;
+    p.typical_p = 0.3, p.min_p = 0.9; /* 0.25 and 0.2 are left; 0.2 / 0.25 < 0.9 */
+    EXPECT(support(p, x, 5) == 0x08, "what follows measures by the best that is left: 0x%x", support(p, x, 5));
+  }
+  TEST("top-n-sigma: logits 0 to 0.8 have deviation 0.283") {
+    float y[] = {0, 0.2f, 0.4f, 0.6f, 0.8f};
+    const struct { double n; unsigned want; } cases[] = {{0.5, 0x10}, {1, 0x18}, {1.5, 0x1c}, {2.5, 0x1e}, {2.9, 0x1f}, {0, 0x1f}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+      RunSampling p = all;
+      p.top_n_sigma = cases[i].n;
+      EXPECT(support(p, y, 5) == cases[i].want, "top_n_sigma %g: 0x%x, expected 0x%x", cases[i].n, support(p, y, 5), cases[i].want);
+      p.top_k = 2; /* behind it, of what is left */
+      EXPECT(support(p, y, 5) == (cases[i].want & 0x18), "and top_k 2: 0x%x", support(p, y, 5));
+    }
+  }
+  TEST("XTC drops the likeliest above its threshold but the least of them") {
+    RunSampling p = all;
+    p.xtc_probability = 1, p.xtc_threshold = 0.15;
+    EXPECT(support(p, x, 5) == 0x15, "0x%x", support(p, x, 5));
+    p.xtc_threshold = 0.24;
+    EXPECT(support(p, x, 5) == 0x1d, "0x%x", support(p, x, 5));
+    p.xtc_threshold = 0.3;
+    EXPECT(support(p, x, 5) == 0x1f, "one above it is none too many: 0x%x", support(p, x, 5));
+    p.xtc_threshold = 0.15, p.xtc_probability = 0;
+    EXPECT(support(p, x, 5) == 0x1f);
+    p.xtc_probability = 0.5;
+    int n_best = 0;
+    for (int i = 0; i < 400; i++) n_best += pick_at(p, x, 5, (int32_t[400]){0}, i, i) == 1;
+    EXPECT(n_best > 400 * 0.4 * 0.5 * 0.7 && n_best < 400 * 0.4 * 0.5 * 1.3, "half the time 0.4 may come: %d of 400", n_best);
+  }
+}
+
+/* dry's choice between 3, which would prolong the repetition, and 4. */
+static int32_t dry(RunSampling p, const int32_t *context, int n, float better_by) {
+  return pick_at(p, (float[]){-9, -9, -9, 1 + better_by, 1, -9}, 6, context, n, 0);
+}
+
+static void test_dry(void) {
+  RunSampling p = RUN_SAMPLING_GREEDY;
+  p.dry_multiplier = 1, p.dry_base = 2, p.dry_allowed_length = 2;
+  const int32_t again[] = {0, 1, 2, 3, 5, 0, 1, 2};
+  TEST("DRY: 0 1 2 came before, 3 behind it: minus 1 * 2^(3 - 2)") {
+    EXPECT(dry(p, again, 8, 1.9f) == 4);
+    EXPECT(dry(p, again, 8, 2.1f) == 3);
+    p.dry_multiplier = 3, p.dry_base = 1;
+    EXPECT(dry(p, again, 8, 2.9f) == 4);
+    EXPECT(dry(p, again, 8, 3.1f) == 3);
+    p.dry_multiplier = 1, p.dry_base = 2, p.dry_allowed_length = 3;
+    EXPECT(dry(p, again, 8, 0.9f) == 4, "2^0");
+    EXPECT(dry(p, again, 8, 1.1f) == 3);
+    p.dry_allowed_length = 4;
+    EXPECT(dry(p, again, 8, 0.1f) == 3, "shorter than what is allowed");
+    p.dry_allowed_length = 2;
+  }
+  TEST("DRY: the longest repetition counts; the window and breaks end it") {
+    const int32_t twice[] = {0, 1, 2, 3, 1, 2, 3, 0, 1, 2};
+    EXPECT(dry(p, twice, 10, 1.9f) == 4, "3, not 2");
+    p.dry_window = 5;
+    EXPECT(dry(p, twice, 10, 0.1f) == 3, "2 3 0 1 2: nothing comes twice but 2");
+    p.dry_window = 6;
+    EXPECT(dry(p, twice, 10, 0.9f) == 4 && dry(p, twice, 10, 1.1f) == 3, "1 2 3 0 1 2: 2^0");
+    p.dry_window = 0;
+    p.dry_breaks = (uint8_t[]){1, 0, 0, 0, 0, 0};
+    EXPECT(dry(p, again, 8, 0.9f) == 4 && dry(p, again, 8, 1.1f) == 3, "1 2 is left: 2^0");
+    p.dry_breaks = (uint8_t[]){0, 1, 0, 0, 0, 0};
+    EXPECT(dry(p, again, 8, 0.1f) == 3, "2 alone is shorter than what is allowed");
+    p.dry_breaks = (uint8_t[]){0, 0, 0, 1, 0, 0};
+    EXPECT(dry(p, again, 8, 0.1f) == 3, "a break is never held down");
+    p.dry_breaks = NULL;
+    int32_t same[600];
+    for (int i = 0; i < 600; i++) same[i] = 3;
+    EXPECT(dry(p, same, 600, 1e6f) == 4, "a huge penalty is still a number");
+  }
+}
+
+static void test_allowed(void) {
+  TEST("only what is allowed is chosen, whatever the samplers") {
+    float x[70];
+    uint64_t allowed[2] = {1u << 5 | 1u << 7, 1u << 1};
+    for (int i = 0; i < 70; i++) x[i] = i == 65 ? 0 : (float)(70 - i);
+    RunSampling p[] = {RUN_SAMPLING_GREEDY, {.temperature = 5, .top_p = 1, .repeat_penalty = 1}, {.temperature = 5, .top_p = 0.9, .top_k = 3, .repeat_penalty = 1.5, .typical_p = 0.9}};
+    for (size_t k = 0; k < COUNT_OF(p); k++) {
+      RunSampler *s;
+      bool seen[70] = {false};
+      EXPECT_OK(run_sampler_new(&p[k], 70, &s));
+      for (int i = 0; i < 200; i++) {
+        int32_t id = 0, context[200] = {0};
+        EXPECT_OK(run_sampler_pick(s, x, allowed, context, i, i, &id));
+        seen[id] = true;
+      }
+      for (int i = 0; i < 70; i++) EXPECT(!seen[i] || i == 5 || i == 7 || i == 65, "%d came up", i);
+      EXPECT(seen[5]);
+      uint64_t none[2] = {0};
+      int32_t id;
+      Err *e = run_sampler_pick(s, x, none, NULL, 0, 0, &id);
+      EXPECT(e && err_kind(e) == ERR_FORMAT);
+      err_free(e);
+      run_sampler_free(s);
+    }
+  }
+}
+
 int main(void) {
   test_greedy();
   test_penalties();
   test_cuts();
   test_draw();
   test_large();
+  test_more_cuts();
+  test_dry();
+  test_allowed();
   TEST_MAIN_END();
 }

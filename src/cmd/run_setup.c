@@ -1,0 +1,211 @@
+/* The options of `lumen run` to settings: sampling, stops, grammar, tools, thinking. In: parsed options. Out: a Run with all of it open. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+#include "base/json.h"
+#include "cmd/run_cmd.h"
+#include "model/vocab.h"
+
+enum { MAX_FILE_BYTES = 64 << 20 };
+
+static uint64_t seed_new(void) {
+  uint32_t seed;
+  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed) seed = (uint32_t)run_random((uint64_t)os_now_ns(), getpid());
+  return seed;
+}
+
+static bool id_parse(const char *text, char **end, int32_t *out) {
+  errno = 0;
+  long id = strtol(text, end, 10);
+  if (*end == text || errno || id < 0 || id > INT32_MAX) return false;
+  *out = (int32_t)id;
+  return true;
+}
+
+static Err *biases_parse(Arena *a, const OptList *list, RunSampling *p) {
+  RunBias *bias = ARENA_ARRAY(a, RunBias, (size_t)list->n);
+  for (int i = 0; i < list->n; i++) {
+    char *eq, *end;
+    bool ok = id_parse(list->p[i], &eq, &bias[i].id) && *eq == '=';
+    if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end;
+    if (!ok) return err_new(ERR_USAGE, "--logit-bias: '%s', expected ID=X, a token id and a number", list->p[i]);
+  }
+  p->bias = bias;
+  p->n_biases = list->n;
+  return NULL;
+}
+
+static Err *stops_parse(Run *r, int32_t *ends) {
+  const OptList *list = &r->o->stop_token;
+  int32_t *ids = ARENA_ARRAY(r->arena, int32_t, (size_t)list->n);
+  for (int i = 0; i < list->n; i++) {
+    char *end;
+    if (!id_parse(list->p[i], &end, &ids[i]) || *end) return err_new(ERR_USAGE, "--stop-token: '%s', expected a token id", list->p[i]);
+  }
+  r->stops = (RunStops){.end = ends, .n_ends = r->stops.n_ends, .stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n,
+                        .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
+  return NULL;
+}
+
+static Err *sampling_get(Run *r) {
+  static const char *const breakers[] = {"\n", ":", "\"", "*"};
+  const RunOpts *o = r->o;
+  RunSampling p = run_sampling_default(model_weights(r->model));
+  if (!isnan(o->temperature)) p.temperature = o->temperature;
+  if (o->top_k != OPT_INT_NONE) p.top_k = o->top_k;
+  if (!isnan(o->top_p)) p.top_p = o->top_p;
+  if (!isnan(o->min_p)) p.min_p = o->min_p;
+  if (!isnan(o->repeat_penalty)) p.repeat_penalty = o->repeat_penalty;
+  p.typical_p = o->typical_p;
+  p.top_n_sigma = o->top_n_sigma;
+  p.xtc_probability = o->xtc_probability;
+  p.xtc_threshold = o->xtc_threshold;
+  p.repeat_window = o->repeat_window;
+  p.presence_penalty = o->presence_penalty;
+  p.frequency_penalty = o->frequency_penalty;
+  p.dry_multiplier = o->dry_multiplier;
+  p.dry_base = o->dry_base;
+  p.dry_allowed_length = o->dry_allowed_length;
+  p.dry_window = o->dry_window;
+  if (p.dry_multiplier > 0)
+    p.dry_breaks = run_dry_breaks(r->arena, r->vocab, model_n_vocab(r->model), o->dry_breaker.n ? o->dry_breaker.p : breakers, o->dry_breaker.n ? o->dry_breaker.n : (int)COUNT_OF(breakers));
+  p.seed = o->seed == OPT_INT_NONE ? seed_new() : (uint64_t)o->seed;
+  TRY(biases_parse(r->arena, &o->logit_bias, &p));
+  r->sampling = p;
+  return NULL;
+}
+
+/* A base model has no template: its prompts are continued as they are. */
+static Err *template_open(Run *r, bool is_chat) {
+  const RunOpts *o = r->o;
+  r->raw = o->raw;
+  if (r->raw) return NULL;
+  Err *e = model_chat_open(r->arena, model_weights(r->model), &r->chat, &r->special);
+  if (!e || err_kind(e) != ERR_NOT_FOUND || is_chat || o->system || o->request || o->tools) return e;
+  fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
+  err_free(e);
+  r->raw = true;
+  return NULL;
+}
+
+/* ---- grammar and tools ---- */
+
+static Err *gbnf_read(const char *path, Grammar **out) {
+  Str s = {0};
+  Err *e = os_read_file(path, MAX_FILE_BYTES, &s);
+  if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+  str_free(&s);
+  return err_wrap(e, "%s", path);
+}
+
+static Err *schema_read(const char *path, Grammar **out) {
+  json_t *js;
+  TRY(json_parse_file(path, MAX_FILE_BYTES, &js));
+  Err *e = grammar_from_schema(js, 0, out);
+  json_decref(js);
+  return err_wrap(e, "%s", path);
+}
+
+static bool is_choice(const Run *r, const char *how) { return !strcmp(r->o->tool_choice, how); }
+
+/* Special tokens that stand in calls write their spelling in these grammars. */
+static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
+
+static Err *calls_open(Run *r) {
+  bool is_auto = is_choice(r, "auto"), is_required = is_choice(r, "required");
+  if (is_auto && !r->o->strict) return NULL;
+  json_t *tools;
+  TRY(text_tools_normalise(r->tools, "tools", &tools));
+  TextCallsOptions calls = {.tools = tools, .only = is_auto || is_required ? NULL : r->o->tool_choice, .many = is_required, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  Err *e = text_chat_calls(r->arena, r->chat, &calls, &r->grammar, is_auto ? &r->trigger : NULL);
+  if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
+  TextReplyOptions options = {.tools = tools};
+  TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
+  if (!e) e = grammar_vocab_new_with(r->vocab, keeps_marker, reply, &r->grammar_vocab);
+  text_reply_free(reply);
+  json_decref(tools);
+  return e;
+}
+
+static Err *tools_open(Run *r) {
+  const RunOpts *o = r->o;
+  json_t *given = NULL;
+  if (o->tools) TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
+  else given = json_incref(json_object_get(r->request, "tools"));
+  if (is_choice(r, "none")) json_decref(given), given = NULL;
+  r->tools = given;
+  if (r->tools && r->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
+  if (!r->tools && (o->strict || !(is_choice(r, "auto") || is_choice(r, "none")))) return err_new(ERR_USAGE, "%s: no tools are offered (--tools)", o->strict ? "--strict" : "--tool-choice");
+  return r->tools ? calls_open(r) : NULL;
+}
+
+static Err *grammar_open(Run *r) {
+  const RunOpts *o = r->o;
+  int n = !!o->schema + !!o->regex + !!o->gbnf + o->json_object;
+  if (n > 1) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf: one of them");
+  if (n && r->grammar) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
+  if (!n) return NULL;
+  if (o->schema) TRY(schema_read(o->schema, &r->grammar));
+  else if (o->gbnf) TRY(gbnf_read(o->gbnf, &r->grammar));
+  else if (o->regex) TRY(err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex"));
+  else TRY(grammar_from_json_object(0, &r->grammar));
+  return grammar_vocab_new(r->vocab, &r->grammar_vocab);
+}
+
+static Err *request_open(Run *r) {
+  if (!r->o->request) return NULL;
+  TRY(json_parse_file(r->o->request, MAX_FILE_BYTES, &r->request));
+  if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
+  return json_is_object(r->request) ? NULL : err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+}
+
+/* ---- the whole ---- */
+
+Err *cmd_run_open(Run *r, bool is_chat) {
+  ModelOptions options = MODEL_OPTIONS(r->o);
+  int32_t *ends;
+  int n_unused;
+  TRY(request_open(r));
+  TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
+  const char *const *unused = model_unused(r->model, &n_unused);
+  cmd_unused_tell("run", r->name, unused, n_unused);
+  const Weights *w = model_weights(r->model);
+  TRY(model_vocab_open(w, &r->vocab));
+  TRY(template_open(r, is_chat));
+  TRY(sampling_get(r));
+  TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
+  TRY(stops_parse(r, ends));
+  TRY(tools_open(r));
+  TRY(grammar_open(r));
+  r->dims = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+  return run_session_new(r->model, &r->session);
+}
+
+void cmd_run_close(Run *r) {
+  run_session_free(r->session);
+  grammar_free(r->grammar);
+  grammar_vocab_free(r->grammar_vocab);
+  json_decref(r->request);
+  json_decref(r->tools);
+  json_decref(r->special);
+  text_vocab_free(r->vocab);
+  model_close(r->model);
+}
+
+static void thinking_set(const char *how, json_t *body) {
+  bool on = !strcmp(how, "on"), off = !strcmp(how, "off");
+  if (on || off) json_object_set_new(body, "enable_thinking", json_boolean(on));
+  else json_object_set_new(body, "reasoning_effort", json_string(how));
+}
+
+json_t *cmd_run_body(const Run *r, json_t *messages) {
+  json_t *body = r->request ? json_copy(r->request) : json_object();
+  if (messages) json_object_set(body, "messages", messages);
+  json_object_del(body, "tools");
+  if (r->tools) json_object_set(body, "tools", r->tools);
+  if (r->o->think) thinking_set(r->o->think, body);
+  return body;
+}
