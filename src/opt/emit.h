@@ -21,6 +21,7 @@ typedef struct Emit {
   const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
   IrRef scratch;
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
+  IrRef newest;             /* of the loads of packed weights */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
   /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
@@ -36,6 +37,7 @@ typedef struct Emit {
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  IrRef part[24], part_block;     /* packing a layout: addresses of its tensors, the block's number */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
@@ -48,6 +50,7 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never 
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);
@@ -101,6 +104,7 @@ IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from)
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at); /* of a layout's tensor; at: DX_PART's byte, by row */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical); /* what the lanes have an instruction for */
 /* intop.c: any operation, x a DX_OP; axis_max as dx_range has it; may change arg. */
 IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *arg);
