@@ -1,6 +1,10 @@
 /* Matrix tiles on a machine that has them: machine code of a target with tiles against the interpreter's plain form, bit for bit, every format in both
    precisions that tiles serve, and the tile operations alone. Elsewhere: that the target is refused with what is missing, and that its code is made
-   all the same. The schedule itself is interpreted on any machine by test_opt. */
+   all the same. The schedule itself is interpreted on any machine by test_opt.
+
+   Without such a machine: Bochs 3.0, cpu model sapphire_rapids, boots Linux 6.15 or later with `setcpuid=324 no5lvl` (it has no XFD, which Linux asks
+   for; its SMM cannot restore five levels of pages) and an initramfs with this program linked statically. That version extends the signed bytes of
+   products with zeros, so there rows with negative bytes differ; those of bf16 and the one with none negative are right. */
 #include <math.h>
 #include <string.h>
 #include "kern/kern.h"
