@@ -38,6 +38,10 @@ const ModelTimes *model_times(const Model *m);
 void model_plan_text(const Model *m, Str *out);   /* what runs where: precision, road and bytes of every tensor, memory */
 int64_t model_bytes_per_token(const Model *m);    /* weight bytes one decoded token reads */
 
+/* tensor.c: one tensor of a model's files as floats, row by row, whether blocks or several tensors hold it. *rows, *cols: 0 or what is expected; then
+   what they are. Fails: ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SHAPE. */
+Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, const char *name, int64_t *rows, int64_t *cols, float **out);
+
 Err *seq_new(Model *m, Seq **out);                /* Fails: ERR_MEMORY */
 void seq_free(Seq *s);
 int64_t seq_n_tokens(const Seq *s);               /* tokens whose state is held: the next token's position */

@@ -132,6 +132,8 @@ static void *bound_address(Model *m, const Section *s, int layer, int b) {
       const ModelTensor *x = bd->kind == BIND_TENSOR ? &m->tensor[bd->index] : &m->ltensor[layer * m->n_ltensors + bd->index];
       return x->values ? (void *)x->values : t->raw ? (void *)(uintptr_t)x->raw : (void *)x->packed;
     }
+    case BIND_ORDER: return m->tensor[bd->index].parts->order;
+    case BIND_LAYER_ORDER: return m->ltensor[layer * m->n_ltensors + bd->index].parts->order;
     case BIND_ARRAY: return m->env.item[bd->index].array;
     case BIND_RUNTIME: return bd->index == 0 ? m->tokens : bd->index == 1 ? m->pos : m->rows;
     case BIND_STATE: return NULL;
@@ -158,6 +160,8 @@ static Err *check_data(Model *m, const Section *s) {
   int64_t *most = ARENA_ARRAY(m->arena, int64_t, s->tp->n_bufs + 1);
   for (int b = 0; b < s->tp->n_bufs; b++) {
     most[b] = -1;
+    int64_t n = 0;
+    if ((s->bind[b].kind == BIND_ORDER || s->bind[b].kind == BIND_LAYER_ORDER) && dx_is_int(s->tp->dag, s->tp->buf[b].dim[0], &n)) most[b] = n - 1;
     if (s->bind[b].kind == BIND_RUNTIME) most[b] = s->bind[b].index == 0 ? m->n_vocab - 1 : s->bind[b].index == 1 ? m->context - 1 : m->chunk - 1;
   }
   return err_wrap(tp_data_check(s->tp, most), "model %s", m->decl->name);

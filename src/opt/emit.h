@@ -36,6 +36,7 @@ typedef struct Emit {
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  IrRef part[24], part_block;     /* packing a layout: addresses of its tensors, the block's number */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
@@ -101,6 +102,7 @@ IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from)
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at); /* of a layout's tensor; at: DX_PART's byte, by row */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical); /* what the lanes have an instruction for */
 /* intop.c: any operation, x a DX_OP; axis_max as dx_range has it; may change arg. */
 IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *arg);

@@ -16,7 +16,7 @@ typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool 
 /* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
    from a table are what is kept: `bare` says which. */
 static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
-  if (n->kind == DX_FIELD) return true;
+  if (n->kind == DX_FIELD || n->kind == DX_PART) return true;
   if (n->type != DT_INT || n->kind == DX_INT) return false;
   if (!bare || n->kind != DX_OP) return true;
   DxRange r = dx_range(d, x, NULL);
@@ -211,8 +211,8 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
   l->gran = granularity(l->at, f->block);
   if (l->gran < 4) l->gran = 1;
   if (!l->is_int) {
-    l->mem = n->kind == DX_FIELD ? (IrMem)n->op : IR_M_f32;
-    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != DX_FIELD || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
+    l->mem = n->kind == DX_FIELD || n->kind == DX_PART ? (IrMem)n->op : IR_M_f32;
+    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != n->kind || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
     return;
   }
   l->lo = INT64_MAX, l->hi = INT64_MIN;
@@ -273,7 +273,7 @@ static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, bool books) {
 /* Every element is a float that the data chooses from the block's own. */
 static bool from_books(const FormatForm *f) {
   for (int s = 0; s < f->n_leaves; s++)
-    if (!f->leaf[s].is_int && f->leaf[s].gran == 1 && f->dag->node[f->leaf[s].at[0]].n_args) return true;
+    if (!f->leaf[s].is_int && f->leaf[s].gran == 1 && f->dag->node[f->leaf[s].at[0]].kind == DX_FIELD && f->dag->node[f->leaf[s].at[0]].n_args) return true;
   return false;
 }
 
@@ -454,6 +454,62 @@ static void widen(FormatForm *f, Arena *a) {
   f->block = 32;
 }
 
+/* A table of floats that are small whole numbers of some power of two: that table, of bytes. Zero loses its sign. */
+typedef struct WholeTables { Dag *d; int of[DX_MAX_TABLES]; float by[DX_MAX_TABLES]; } WholeTables; /* of: 1 + the table of bytes, -1: there is none */
+static int whole_table(WholeTables *w, int table) {
+  const TableDecl *t = w->d->tab[table].decl;
+  if (w->of[table]) return w->of[table];
+  w->of[table] = -1;
+  for (float by = 1; by <= 256 && w->of[table] < 0; by *= 2) {
+    bool ok = !strcmp(t->elt, ir_mem_name[IR_M_f32]);
+    for (int i = 0; i < t->n_values; i++) {
+      double v = t->value[i] * (double)by;
+      ok = ok && v >= -127 && v <= 127 && !(v < (double)(int)v) && !(v > (double)(int)v);
+    }
+    if (!ok) continue;
+    TableDecl *b = ARENA_NEW(w->d->arena, TableDecl);
+    *b = (TableDecl){.name = arena_printf(w->d->arena, "%s.whole", t->name), .elt = ir_mem_name[IR_M_i8], .value = ARENA_ARRAY(w->d->arena, double, t->n_values), .n_values = t->n_values};
+    for (int i = 0; i < t->n_values; i++) b->value[i] = t->value[i] * (double)by + 0.0;
+    w->by[table] = 1 / by;
+    w->of[table] = dx_table(w->d, b) < 0 ? -1 : 1 + dx_table(w->d, b);
+  }
+  return w->of[table];
+}
+
+static Dx whole_codes(void *ctx, Dx x) {
+  WholeTables *w = ctx;
+  const DxNode n = w->d->node[x];
+  int to = n.kind == DX_TAB && n.type == DT_F32 && n.ival < DX_MAX_TABLES ? whole_table(w, (int)n.ival) : -1;
+  if (to < 0) return 0;
+  Dx v = dx_to_f32(w->d, dx_lookup(w->d, to - 1, n.arg[0]));
+  return w->by[n.ival] < 1 ? dx_op2(w->d, DXO_MUL, v, dx_flt(w->d, w->by[n.ival])) : v;
+}
+
+/* Zero points beside codes: of a layout's tensors it is tried first whether they part, since a code then stays as small as it is stored. */
+static void find_layout_form(FormatForm *f, Arena *a) {
+  Dx *x = ARENA_ARRAY(a, Dx, f->block), *y = ARENA_ARRAY(a, Dx, f->block);
+  WholeTables w = {.d = f->dag};
+  for (int i = 0; i < f->block; i++) x[i] = dx_rewrite(f->dag, f->x[i], whole_codes, &w);
+  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, x[i], split_sum, f->dag);
+  f->x = x;
+  if (!find_leaves(f, a, y, false) && !find_leaves(f, a, x, false)) keep_value(f);
+}
+
+/* What the elements have in common, and how it is packed. as_value: nothing, each is kept as f32. */
+Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
+  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
+  f->chunk = f->block % 32 == 0 ? 32 : f->block;
+  if (as_value) {
+    keep_value(f);
+    return NULL;
+  }
+  if (f->layout) find_layout_form(f, a);
+  else find_form(f, a);
+  keep_computed(f, a);
+  find_integer(f);
+  return NULL;
+}
+
 enum { MAX_OPS = 1 << 20 };
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
@@ -465,7 +521,6 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   if (!x) return err_new(ERR_SYNTAX, "format %s: x(i), the value of an element, is missing", decl->name);
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
-  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
   int64_t left = MAX_OPS;
   for (int i = 0; i < f->block; i++) {
     f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
@@ -477,12 +532,8 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
   if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
-  f->chunk = f->block % 32 == 0 ? 32 : f->block;
-  find_form(f, a);
-  keep_computed(f, a);
-  find_integer(f);
   *out = f;
-  return NULL;
+  return format_find_form(a, f, false);
 }
 
 void format_table_args(const FormatForm *f, void **args) {

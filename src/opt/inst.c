@@ -13,6 +13,7 @@ typedef struct Scope {
   int64_t axis_max[DX_MAX_AXES];
   int left;                 /* expressions that may still be evaluated */
   const char *op;
+  int sorted;               /* 1 + the weight in whose order of columns the other arguments are */
   Err *err;
 } Scope;
 enum { MAX_FN_DEPTH = 40, MAX_STEPS = 1 << 22, MAX_STMTS = 2048 };
@@ -186,9 +187,9 @@ static Dx eval_call(Scope *s, const Expr *e) {
 }
 
 static int raw_twin(Tp *p, int buf) {
-  for (int i = 0; i < p->n_bufs; i++)
-    if (p->buf[i].raw && p->buf[i].tag == p->buf[buf].tag && p->buf[i].fmt == p->buf[buf].fmt) return i;
   TpBuf b = p->buf[buf];
+  if (b.fmt->rows) b.fmt = b.fmt->rows;
+  for (int i = 0; i < p->n_bufs; i++) if (p->buf[i].raw && p->buf[i].tag == b.tag && p->buf[i].fmt == b.fmt) return i;
   b.raw = true;
   return tp_buf(p, b);
 }
@@ -201,6 +202,8 @@ static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   if (d->node[row].kind != DX_AXIS) {
     if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: rows of a weight picked by an index have a value only, no code or scale", s->op));
     buf = raw_twin(s->p, buf);
+  } else if (f->sorted && s->sorted != buf + 1) {
+    return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s has its columns in the order of their groups, and this op does more with columns than sum over them", s->op, s->p->buf[buf].name));
   }
   return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
 }
@@ -565,6 +568,53 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   return NULL;
 }
 
+static int dims_named(const Param *p, const char *name) {
+  int n = 0;
+  for (int i = 0; i < p->type.n_dims; i++) n += p->type.dim[i]->kind == EX_NAME && !strcmp(p->type.dim[i]->name, name);
+  return n;
+}
+
+/* x[.., k] as x[.., order[k]] */
+static Err *sort_columns(Tp *p, int *buf, int order) {
+  TpBuf b = p->buf[*buf];
+  TpStmt t = {.n_index = b.n_dims, .n_axes = b.n_dims, .op = "columns", .text = "sorted"};
+  Dx from[2];
+  if (b.n_dims > 2 || b.fmt) return err_new(ERR_UNSUPPORTED, "%s: only vectors and rows of numbers are put in the order of a weight's columns", b.name);
+  for (int i = 0; i < b.n_dims; i++) {
+    t.index[i] = from[i] = dx_axis(p->dag, i);
+    t.extent[i] = b.dim[i];
+  }
+  from[b.n_dims - 1] = dx_node(p->dag, (DxNode){.kind = DX_LOAD, .type = DT_INT, .n_args = 1, .arg = {from[b.n_dims - 1]}, .ival = order});
+  DxNode load = {.kind = DX_LOAD, .type = b.mem == IR_M_f32 || b.mem == IR_M_f16 || b.mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)b.n_dims, .ival = *buf};
+  memcpy(load.arg, from, sizeof from);
+  t.rhs = dx_node(p->dag, load);
+  t.buf = *buf = tp_buf(p, (TpBuf){.name = b.name, .role = BUF_TEMP, .mem = b.mem, .n_dims = b.n_dims, .dim = {b.dim[0], b.dim[1]}, .tag = -1});
+  TRY(tp_stmt_check(p, &t));
+  PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
+  return NULL;
+}
+
+/* A weight whose columns are sorted, in an op that sums over columns: what else has that dimension is put in the same order. */
+static Err *sort_args(Scope *s, const OpDecl *op, TpArg *arg, int n_args) {
+  Tp *p = s->p;
+  for (int w = 0; w < n_args; w++) {
+    const TypeExpr *t = &op->param[w].type;
+    if (arg[w].kind != TA_BUF || !p->buf[arg[w].buf].order || !p->buf[arg[w].buf].fmt->sorted || t->n_dims != 2 || t->dim[1]->kind != EX_NAME) continue;
+    const char *name = t->dim[1]->name;
+    bool ok = !s->sorted;
+    for (int i = 0; i < op->n_results; i++) ok = ok && !dims_named(&op->result[i], name);
+    for (int i = 0; i < n_args; i++) {
+      const TypeExpr *o = &op->param[i].type;
+      int n = dims_named(&op->param[i], name);
+      ok = ok && (n == 0 || (n == 1 && o->dim[o->n_dims - 1]->kind == EX_NAME && !strcmp(o->dim[o->n_dims - 1]->name, name)));
+    }
+    if (!ok) continue;                                       /* weight(..) tells, should the packed columns be read */
+    for (int i = 0; i < n_args; i++) if (i != w && dims_named(&op->param[i], name)) TRY(sort_columns(p, &arg[i].buf, p->buf[arg[w].buf].order - 1));
+    s->sorted = arg[w].buf + 1;
+  }
+  return NULL;
+}
+
 static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, const int *results, int n_results) {
   TpCall c = {.op = op, .n_args = MIN(n_args, TP_CALL_ARGS), .n_results = MIN(n_results, TP_CALL_ARGS)};
   memcpy(c.arg, arg, sizeof *arg * (size_t)c.n_args);
@@ -572,12 +622,16 @@ static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, con
   PUSH(p->arena, p->call, p->n_calls, p->cap_calls, c);
 }
 
-static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, int *results, int n_results, bool *fits) {
+static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args, int *results, int n_results, bool *fits) {
+  TpArg arg[16];
   Scope *s = ARENA_NEW(p->arena, Scope);
   *s = (Scope){.p = p, .op = op->name, .left = MAX_STEPS};
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   *fits = false;
   if (op->precision && (!p->precision || strcmp(op->precision, p->precision))) return NULL;
+  if (n_args > 16 || n_args > op->n_params) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d (at most 16)", op->name, n_args, op->n_params);
+  memcpy(arg, given, sizeof *arg * (size_t)n_args);
+  TRY(err_wrap(sort_args(s, op, arg, n_args), "op %s", op->name));
   TRY(bind_params(s, op, arg, n_args));
   if (op->when) {
     Dx c = dx_truth(p->dag, eval(s, op->when));

@@ -559,11 +559,16 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 
 /* A shared scale or a raw float: copied bit by bit where it is a field. */
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
-  const DxNode *n = &f->dag->node[lf->at[at]];
+  const DxNode n = f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem && !n->n_args) {
+  if (!lf->is_int && n.kind == DX_PART && n.op == lf->mem) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
-    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
+    emit_store_at(e, m, out, to, emit_part(e, f, &n, m, emit_block_value(e, f, n.arg[0], base, offs, lin_const(0))), 0);
+    return;
+  }
+  if (!lf->is_int && n.kind == DX_FIELD && n.op == lf->mem && !n.n_args) {
+    IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
+    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n.ival), 0);
     return;
   }
   IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
@@ -584,12 +589,14 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
   emit_tables(e, f, args, ptr);
+  for (int i = 0; f->layout && i < f->layout->n_parts + 2; i++) e->part[i] = ir_load(&e->b, IR_M_ptr, ptr, bases, 0, 1, 8 * i);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
-  IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
+  IrRef row0 = f->layout ? bases : ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
   IrRef offs = emit_load_at(e, IR_M_i32, FULL_LANES, offsets, lin_ref(tile, 64));
   loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
-  IrRef base = ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  IrRef base = f->layout ? row0 : ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  e->part_block = blocks.iv;
   Lin tile_at = lin_ref(tile, l.tile_bytes);
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];

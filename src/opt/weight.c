@@ -49,6 +49,16 @@ IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, in
   return ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
 }
 
+/* An element of a layout's tensor, for each of 16 rows. m: how it is read. */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at) {
+  const DxPart *p = &f->dag->part[n->ival];
+  bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
+  IrRef base = e->part[p->part];
+  if (m != IR_M_f16 && m != IR_M_bf16) return ir_gather(&e->b, m, flt ? IR_T_f32x16 : IR_T_i32x16, base, at, p->byte);
+  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, IR_T_i32x16, base, at, p->byte), 0); /* widened on the way through scratch */
+  return ir_load(&e->b, m, IR_T_f32x16, e->scratch, 0, 1, 0);
+}
+
 static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
   if (x < e->field.n && e->field.v[x]) return e->field.v[x];
   const DxNode *n = &f->dag->node[x];
@@ -73,6 +83,14 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
+    case DX_AXIS: v = n->ival ? ir_splat(&e->b, ir_op1(&e->b, IR_trunc, e->part_block), lanes) : offs; break;
+    case DX_PART: {
+      Dx byte_at = n->arg[0];
+      IrRef at = block_value(e, f, byte_at, base, offs, byte);
+      n = &f->dag->node[x];
+      v = emit_part(e, f, n, (IrMem)n->op, at);
+      break;
+    }
     case DX_TAB: v = emit_lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);

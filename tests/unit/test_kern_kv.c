@@ -103,7 +103,7 @@ static void attention(const Case *c, int m, const float *q, const float *k, cons
 }
 
 /* ---- both ------------------------------------------------------------------------------------------------------------ */
-/* Where q8_0's numbers lie: values one block behind the other, keys of 16 positions number by number, bytes by fours. */
+/* Where q8_0's numbers lie: values one block behind the other, keys of 32 positions number by number, bytes by fours. */
 static void stored_bytes(const Case *c, const KernSpec *ks, const KernSpec *vs, const uint8_t *keys, const uint8_t *values, const float *k, const float *v) {
   int64_t krow = tp_row_elems(ks->tp, buf_of(ks, "k")), vrow = tp_row_elems(vs->tp, buf_of(vs, "v"));
   int blocks = c->D / 32, wrong = 0;
@@ -111,10 +111,10 @@ static void stored_bytes(const Case *c, const KernSpec *ks, const KernSpec *vs, 
     for (int g = 0; g < c->G; g++)
       for (int b = 0; b < blocks; b++) {
         Q8 want_k = q8_of(k + (p * c->G + g) * c->D + b * 32), want_v = q8_of(v + (p * c->G + g) * c->D + b * 32);
-        const uint8_t *kb = keys + g * krow + (int64_t)(p / 16 * blocks + b) * 34 * 16, *vb = values + g * vrow + (int64_t)(p * blocks + b) * 34;
+        const uint8_t *kb = keys + p / 256 * krow + (int64_t)((g * 8 + p / 32 % 8) * blocks + b) * 34 * 32, *vb = values + p / 256 * vrow + (int64_t)((g * 256 + p % 256) * blocks + b) * 34;
         wrong += memcmp(vb, &want_v.d, 2) != 0 || memcmp(vb + 2, want_v.q, 32) != 0;
-        wrong += memcmp(kb + p % 16 * 2, &want_k.d, 2) != 0;
-        for (int i = 0; i < 32; i++) wrong += (int8_t)kb[32 + i / 4 * 64 + p % 16 * 4 + i % 4] != want_k.q[i];
+        wrong += memcmp(kb + p % 32 * 2, &want_k.d, 2) != 0;
+        for (int i = 0; i < 32; i++) wrong += (int8_t)kb[64 + i / 4 * 128 + p % 32 * 4 + i % 4] != want_k.q[i];
       }
   EXPECT(wrong == 0, "%d numbers are not plain C's", wrong);
 }
@@ -143,12 +143,12 @@ static void check_case(const Case *c, const char *format, const char *precision)
     float *k = random_rows(c->n * row), *v = random_rows(c->n * row), *q = random_rows(c->n * qrow), *sink = random_rows(c->H);
     int32_t *pos = ARENA_ARRAY(arena, int32_t, c->n + 16);
     for (int i = 0; i < c->n; i++) pos[i] = i;
-    snprintf(line, sizeof line, "keep_keys x=f32[%d,%d,%d] pos=i32[%d] k=%s[%d,%d,%d,16]", c->n, c->G, c->D, c->n, format, c->G, (c->P + 15) / 16, c->D);
+    snprintf(line, sizeof line, "keep_keys x=f32[%d,%d,%d] pos=i32[%d] k=%s[%d,%d,8,%d,32]", c->n, c->G, c->D, c->n, format, (c->P + 255) / 256, c->G, c->D);
     const KernSpec *ks = spec_of(line, precision);
-    snprintf(line, sizeof line, "keep_values x=f32[%d,%d,%d] pos=i32[%d] v=%s[%d,%d,%d]", c->n, c->G, c->D, c->n, format, c->G, c->P, c->D);
+    snprintf(line, sizeof line, "keep_values x=f32[%d,%d,%d] pos=i32[%d] v=%s[%d,%d,256,%d]", c->n, c->G, c->D, c->n, format, (c->P + 255) / 256, c->G, c->D);
     const KernSpec *vs = spec_of(line, precision);
-    snprintf(line, sizeof line, "attention q=f32[%d,%d,%d] k=%s[%d,%d,%d,16] v=%s[%d,%d,%d] pos=i32[%d]=%d scale=0.125 window=%d cap=%.1f%s", c->n, c->H, c->D, format, c->G, (c->P + 15) / 16, c->D,
-             format, c->G, c->P, c->D, c->n, c->n - 1, c->window, (double)c->cap, c->sinks ? arena_printf(arena, " sink=f32[%d]", c->H) : "");
+    snprintf(line, sizeof line, "attention q=f32[%d,%d,%d] k=%s[%d,%d,8,%d,32] v=%s[%d,%d,256,%d] pos=i32[%d]=%d scale=0.125 window=%d cap=%.1f%s", c->n, c->H, c->D, format, (c->P + 255) / 256, c->G, c->D,
+             format, (c->P + 255) / 256, c->G, c->D, c->n, c->n - 1, c->window, (double)c->cap, c->sinks ? arena_printf(arena, " sink=f32[%d]", c->H) : "");
     const KernSpec *as = spec_of(line, precision);
     if (!ks || !vs || !as) continue;
     uint8_t *keys = arena_alloc(arena, (size_t)tp_buf_bytes(ks->tp, buf_of(ks, "k"), ks->sym) + 64), *values = arena_alloc(arena, (size_t)tp_buf_bytes(vs->tp, buf_of(vs, "v"), vs->sym) + 64);
