@@ -81,6 +81,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 4) s.tile[s.n_tiles++] = 4;
   if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
+  s.ahead = shape == KERN_FEW ? 4096 : 0;
   s.stage = shape == KERN_MANY && n.coded;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
