@@ -221,14 +221,14 @@ static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, 
 /* -> whether any of it was this thread's. */
 static bool run_job(Model *m, Job *j, int i, int thread) {
   void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
-  int64_t a, b, chunk = MAX(j->n_items / (m->n_threads * 4), 1);
+  int64_t a, b, least = MAX(j->n_items / (m->n_threads * 16), 1);
   bool any = false;
   if (j->n_items == 0) return false;
   if (m->n_threads == 1) {
     j->k->entry(j->args, 0, j->n_items, scratch);
     return true;
   }
-  for (; dev_claim(&m->claim[i], chunk, j->n_items, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
+  for (; dev_claim_part(&m->claim[i], least, j->n_items, m->n_threads, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
   return any;
 }
 

@@ -144,6 +144,11 @@ IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
   return v;
 }
 
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {
+  IrRef idx = lin_sum(e, &byte);
+  ir_prefetch(&e->b, ptr, idx, 1, byte.k);
+}
+
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes) {
   IrRef idx = lin_sum(e, &byte);
   e->n_load = 0;

@@ -21,6 +21,7 @@ typedef struct Emit {
   const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
   IrRef scratch;
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
+  IrRef newest;             /* of the loads of packed weights */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
   /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
@@ -49,6 +50,7 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never 
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);

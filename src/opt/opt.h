@@ -264,9 +264,11 @@ typedef struct Sched {
   int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
   int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int ahead;                /* contractions: bytes of packed weights asked for ahead of those read; 0: none */
   int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
   int matrix_bytes;         /* of a tile's operand along the sum */
   bool pairs;               /* the panel keeps two bfloat16 in 32 bits, even position low */
+  bool short_dots;          /* the target multiplies bytes into sums of 16 bits */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
