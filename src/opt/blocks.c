@@ -119,6 +119,7 @@ static IrRef one_by_one(Place *p, const Lanes *l) {
     Place one = *p;
     one.lanes = 1;
     one.byte.k += l->off[i];
+    if (i && l->off[i] != l->off[i - 1]) emit_field_memo(e, p->f, (uint64_t)-2); /* another block: the same expressions have other values */
     emit_field_memo(e, p->f, (uint64_t)-1);
     v = ir_insert(&e->b, v, element(&one, l->x[i]), i);
   }
@@ -259,6 +260,17 @@ static Lin bytes_of(Emit *e, const DxNode *a) {
   return at;
 }
 
+/* The sum begins at a multiple of four in its block, for every row. */
+static bool on_fours(Emit *e, Dx position, int axis) {
+  Lin saved = e->axis[axis];
+  bool ok = true;
+  e->axis[axis] = lin_const(0);
+  for (e->row = 0; e->row < e->n_rows && ok; e->row++) ok = lin_of(e, position).k % 4 == 0;
+  e->row = 0;
+  e->axis[axis] = saved;
+  return ok;
+}
+
 /* isum(i < len: a[.. + i] * k.code[.., position + i, row]), lanes over rows side by side: four products a step. */
 bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out) {
   int buf = (int)code->ival;
@@ -266,7 +278,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
   const FormatForm *f = b->blocks;
   bool ok = true;
   if (b->block_dim + 1 >= b->n_dims || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
-  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok) return false;
+  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !on_fours(e, code->arg[b->block_dim], axis)) return false;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
   for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
   Lin saved = e->axis[axis];
@@ -287,7 +299,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
       if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
         Dx x[4];
         for (int i = 0; i < 4; i++) x[i] = emit_attr(f, WA_CODE, at + i);
-        if (at % 4 || !(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
+        if (!(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
           emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
           break;
         }

@@ -55,6 +55,7 @@ void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);
 IrRef emit_pick(Emit *e, Vals v, int row, bool vec);
+bool emit_in_rows(const Emit *e, Dx x);        /* rows in lockstep each have their own value of x */
 int emit_mark(Emit *e);
 void emit_forget(Emit *e, int mark);           /* what was emitted since does not dominate what follows */
 void emit_forget_axis(Emit *e, int mark, int axis);
