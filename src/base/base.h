@@ -92,7 +92,6 @@ size_t os_peak_rss_bytes(void);
 /* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
 typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;
 Err *os_pages_alloc(size_t n_bytes, Pages *out);
-void os_pages_make_huge(Pages *p);                           /* what is touched now and later goes to huge pages where the system can */
 void os_drop_file_pages(const void *p, size_t n_bytes);      /* of a mapped file: they are read again when touched again */
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out);       /* never huge pages: for memory that is touched here and there */
 void os_pages_free(Pages *p);

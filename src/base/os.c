@@ -288,19 +288,6 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
 
-void os_pages_make_huge(Pages *p) {
-  uintptr_t lo = ROUND_UP((uintptr_t)p->p, HUGE_BYTES), hi = ((uintptr_t)p->p + p->n_bytes) / HUGE_BYTES * HUGE_BYTES;
-  if (hi <= lo) return;
-  (void)madvise((void *)lo, hi - lo, MADV_HUGEPAGE); /* wishes: an older kernel refuses, and nothing is lost */
-  unsigned char here[512]; /* of 4 KiB, x86's pages */
-  for (uintptr_t at = lo; at < hi; at += HUGE_BYTES) {
-    int n = 0;
-    if (mincore((void *)at, HUGE_BYTES, here)) continue;
-    for (size_t i = 0; i < sizeof here; i++) n += here[i] & 1;
-    if (n >= (int)sizeof here / 8) (void)madvise((void *)at, HUGE_BYTES, MADV_COLLAPSE);
-  }
-}
-
 void os_drop_file_pages(const void *p, size_t n_bytes) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = ROUND_UP((uintptr_t)p, page), hi = ((uintptr_t)p + n_bytes) / page * page;
   if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_DONTNEED);

@@ -7,7 +7,7 @@
 
 #define CC_ROWS(X, T)                                                                                                           \
   X(T, emit, 'e', STR, "STAGE", "asm", 0, 0, "ast, ir, opt, mach, asm or bin")                                                  \
-  X(T, target, 0, STR, "NAME", NULL, 0, 0, "x86-avx512, x86-avx2 or x86-sse4, whatever this machine runs; else its best")       \
+  X(T, target, 0, STR, "NAME", NULL, 0, 0, "x86-amx, x86-avx512, x86-avx2 or x86-sse4, whatever this machine runs; else its best")       \
   X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows), bf16 or f32")                  \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats and ops")
 OPT_DEFINE(CcOpts, CC_ROWS)
@@ -80,7 +80,7 @@ static Err *emit_format(Cc *c, const FormatDecl *d) {
 
 /* An op without dimensions gets some: every dimension 64 elements, rows left open, formats of weights the first of the module, of states f32, numbers 1. */
 static KernCall some_call(Cc *c, const OpDecl *op) {
-  KernCall call = {.op = op->name};
+  KernCall call = {.op = op->name, .narrow = c->target->tiles};
   KernDim dim[32];
   int n_dims = kern_op_dims(op, dim, 32);
   for (int i = 0; i < op->n_params + op->n_results && call.n_items < KERN_MAX_ITEMS; i++) {
@@ -203,6 +203,7 @@ static Err *cc(Cc *c, const char *what) {
   if (op) return emit_op(c, op);
   KernCall call;
   TRY(kern_call_parse(c->arena, what, &call));
+  call.narrow = c->target->tiles;
   return emit_spec(c, &call);
 }
 

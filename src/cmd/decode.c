@@ -1,5 +1,6 @@
 /* `lumen decode --format NAME < BLOCKS > FLOATS`: blocks of a storage format to f32, by the machine code that the format's text compiles to.
-   In: whole blocks on standard input. Out: raw little-endian f32 on standard output. */
+   `lumen decode MODEL TENSOR > FLOATS`: a tensor of a model's files. In: whole blocks on standard input, or files. Out: raw little-endian f32 on
+   standard output, row by row. */
 #include <stdlib.h>
 #include <string.h>
 #include "cmd/cmd.h"
@@ -7,6 +8,7 @@
 
 #define DECODE_ROWS(X, T)                                                                                       \
   X(T, format, 'f', STR, "NAME", NULL, 0, 0, "the format of the blocks, as its text calls it")            \
+  X(T, shape, 0, STR, "ROWS,COLS", NULL, 0, 0, "of the tensor, where its files do not tell")                    \
   X(T, target, 0, STR, "NAME", NULL, 0, 0, "a target of `lumen doctor`; else the best of this machine")         \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats")
 OPT_DEFINE(DecodeOpts, DECODE_ROWS)
@@ -47,13 +49,31 @@ static Err *decode(Arena *a, const DecodeOpts *o, Str *in) {
   return e;
 }
 
+static Err *decode_tensor(Arena *a, const DecodeOpts *o, const char *model, const char *name) {
+  long long rows = 0, cols = 0;
+  char end = 0;
+  int64_t n_rows, n_cols;
+  const char *path;
+  float *v;
+  if (o->shape && (sscanf(o->shape, "%lld,%lld%c", &rows, &cols, &end) != 2 || rows < 1 || cols < 1)) return err_new(ERR_USAGE, "--shape %s: expected two numbers with a comma", o->shape);
+  n_rows = rows;
+  n_cols = cols;
+  TRY(cmd_model_locate(a, model, &path));
+  TRY(model_tensor_decode(a, path, &(ModelOptions){.target = o->target, .std_dir = o->std}, name, &n_rows, &n_cols, &v));
+  fwrite(v, sizeof *v, (size_t)(n_rows * n_cols), stdout); /* main looks at ferror */
+  return NULL;
+}
+
 int cmd_decode(int argc, char **argv) {
   Arena *a = arena_new("decode");
   DecodeOpts o;
   OptRest rest;
   int code = CMD_OK;
   if (cmd_options(a, DecodeOpts_rows, COUNT_OF(DecodeOpts_rows), argc, argv, &o, &rest, &code)) {
-    if (rest.n_args) code = cmd_misused(argv[0], "'%s' is one word too many", rest.arg[0]);
+    if (rest.n_args == 2 && !o.format) {
+      Err *e = decode_tensor(a, &o, rest.arg[0], rest.arg[1]);
+      if (e) code = cmd_fail(argv[0], e);
+    } else if (rest.n_args) code = cmd_misused(argv[0], rest.n_args == 1 && !o.format ? "'%s': expected a model and a tensor" : "'%s' is one word too many", rest.arg[0]);
     else if (!o.format) code = cmd_misused(argv[0], "--format is missing");
     else {
       Str in = {0};

@@ -69,9 +69,10 @@ static json_t *cpu_report(void) {
   GenCpu usable_here = kern_cpu();
   for (int i = 0; i < gen_target_count(); i++)
     if (gen_target_runs(gen_target_get(i), usable_here)) json_array_append_new(usable, json_string(gen_target_get(i)->name));
-  return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o}", "name", any_string(cpu.brand), "machine", u.machine,
+  const char *missing = kern_tiles_missing();
+  return json_pack("{s:o, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:o, s:o, s:s}", "name", any_string(cpu.brand), "machine", u.machine,
                    "online", (int)sysconf(_SC_NPROCESSORS_ONLN), "allowed", n_allowed, "threads", os_n_cpus(), "l1d_bytes", (json_int_t)cpu.l1d_bytes,
-                   "l2_bytes", (json_int_t)cpu.l2_bytes, "l3_bytes", (json_int_t)cpu.l3_bytes, "features", here, "targets", usable);
+                   "l2_bytes", (json_int_t)cpu.l2_bytes, "l3_bytes", (json_int_t)cpu.l3_bytes, "features", here, "targets", usable, "tiles", missing ? missing : "usable");
 }
 
 static json_t *memory_report(void) {
@@ -148,6 +149,7 @@ static void print_report(const json_t *o) {
   printf("caches     L1 %lld KiB, L2 %lld KiB, L3 %lld KiB\n", number(cpu, "l1d_bytes") >> 10, number(cpu, "l2_bytes") >> 10, number(cpu, "l3_bytes") >> 10);
   print_list("features  ", json_object_get(cpu, "features"));
   print_list("targets   ", json_object_get(cpu, "targets"));
+  printf("tiles      %s\n", text(cpu, "tiles"));
   printf("threads    %lld used; %lld CPUs online, affinity allows %lld%s\n", number(cpu, "threads"), number(cpu, "online"), number(cpu, "allowed"),
          number(cpu, "threads") < number(cpu, "allowed") ? ", a quota allows fewer" : "");
   printf("memory     %.1f GiB, %.1f GiB available\n", (double)number(mem, "total_bytes") / (1 << 30), (double)number(mem, "available_bytes") / (1 << 30));

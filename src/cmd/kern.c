@@ -66,6 +66,7 @@ static void sched_text(const Sched *s, Str *out) {
   str_addf(out, "%d lanes, tiles of", s->lanes);
   for (int i = 0; i < s->n_tiles; i++) str_addf(out, " %d", s->tile[i]);
   str_add(out, s->stage ? " rows, weights unpacked once per tile" : " rows");
+  for (int i = 0; i < s->n_matrix; i++) str_addf(out, i ? " %d" : ", before them matrix tiles of %d", s->matrix[i]);
   if (s->block_rows) str_addf(out, ", blocks of %d rows", s->block_rows);
 }
 
@@ -230,6 +231,7 @@ static Err *kern(Arena *a, const KernOpts *o, const char *text) {
   j.module = m;
   TRY(targets_find(&j));
   TRY(kern_call_parse(a, text, &j.call));
+  for (int i = 0; i < j.n_targets; i++) j.call.narrow |= j.target[i]->tiles;
   TRY(kern_call_build(a, m, &j.call, o->precision, &j.spec));
   TRY(dev_pool_new(o->threads ? (int)o->threads : os_n_cpus(), &j.pool));
   if (o->json) j.json = json_array();

@@ -6,6 +6,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 static uint64_t read_xcr0(void) {
   /* xor ecx, ecx; xgetbv; shl rdx, 32; or rax, rdx; ret */
@@ -59,6 +61,16 @@ static void detect_brand(DevCpu *out) {
   memcpy(out->brand, r, 48);
 }
 
+/* Registers of 8 KiB a thread are given on request only (Linux, arch_prctl); threads made later inherit the leave. */
+bool dev_tiles_ask(void) {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  enum { REQ_XCOMP_PERM = 0x1023, XFEATURE_TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQ_XCOMP_PERM, XFEATURE_TILE_DATA) == 0;
+#else
+  return false;
+#endif
+}
+
 void dev_cpu_detect(DevCpu *out) {
   DevCpu c = {0};
   uint64_t xcr0 = read_xcr0();
@@ -71,6 +83,7 @@ void dev_cpu_detect(DevCpu *out) {
 }
 
 #else
+bool dev_tiles_ask(void) { return false; }
 /* None of our targets is for another processor yet, so nothing asks for its features. */
 #if defined(__aarch64__)
 void dev_cpu_detect(DevCpu *out) { *out = (DevCpu){.brand = "an AArch64 processor"}; }

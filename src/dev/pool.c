@@ -152,6 +152,17 @@ bool dev_claim(DevClaim *c, int64_t chunk, int64_t n_total, int64_t *begin, int6
   return true;
 }
 
+bool dev_claim_part(DevClaim *c, int64_t least, int64_t n_total, int n_threads, int64_t *begin, int64_t *end) {
+  int64_t at = atomic_load_explicit(&c->next, memory_order_relaxed), n;
+  do {
+    if (at >= n_total) return false;
+    n = MIN(MAX((n_total - at) / (2 * n_threads), least), n_total - at);
+  } while (!atomic_compare_exchange_weak_explicit(&c->next, &at, at + n, memory_order_relaxed, memory_order_relaxed));
+  *begin = at;
+  *end = at + n;
+  return true;
+}
+
 void dev_split(int64_t n_total, int64_t unit, int thread, int n_threads, int64_t *begin, int64_t *end) {
   int64_t n_units = (n_total + unit - 1) / unit;
   int64_t b = n_units * thread / n_threads * unit, e = n_units * (thread + 1) / n_threads * unit;

@@ -2,7 +2,7 @@
    the target's registers and no operation is left that the target cannot do (half floats without F16C, brain floats).
 
    A wide value becomes parts: part p holds lanes p*L .. p*L + L-1. Reductions combine part p with part p + n/2 first, which is
-   the tree that ops.def defines. What stays for instruction selection: dot4, fma, gathers and partial stores of at most one register. */
+   the tree that ops.def defines. What stays for instruction selection: dot4, fma, gathers, tiles and partial stores of at most one register. */
 #include <string.h>
 #include "gen/gen.h"
 
@@ -151,6 +151,13 @@ static void split_lanewise(Legal *l, IrRef v, const IrIns *in) {
   }
 }
 
+static void keep_tile(Legal *l, const IrIns *in) {
+  CHECK(l->t->tiles, "%s has no matrix tiles", l->t->name);
+  IrIns out = *in;
+  for (int i = 0; i < 3; i++) out.arg[i] = part(l, in->arg[i], 0);
+  ir_emit(&l->b, out);
+}
+
 static void split_ins(Legal *l, IrRef v) {
   const IrIns *in = &l->src->ins[v];
   switch (in->op) {
@@ -159,6 +166,7 @@ static void split_ins(Legal *l, IrRef v) {
     case IR_iota: split_iota(l, v, in); break;
     case IR_extract: case IR_insert: split_lane(l, v, in); break;
     case IR_radd: case IR_rmax: case IR_rmin: split_reduce(l, v, in); break;
+    case IR_tbegin: case IR_tend: case IR_tzero: case IR_tload: case IR_tstore: case IR_tdot4: case IR_tdot2: keep_tile(l, in); break;
     default: split_lanewise(l, v, in);
   }
 }

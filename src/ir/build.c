@@ -40,7 +40,9 @@ const char *const ir_pred_name[IR_N_PRED] = {"none", "eq", "ne", "lt", "le", "gt
 const char *const ir_space_name[IR_N_SPACE] = {"global", "scratch", "args"};
 
 bool ir_flag(IrOp op, char flag) { return strchr(ir_op_flags[op], flag) != NULL; }
-bool ir_is_addr(IrOp op) { return op == IR_load || op == IR_store || op == IR_prefetch; }
+bool ir_is_addr(IrOp op) { return op == IR_load || op == IR_store || op == IR_prefetch || op == IR_tload || op == IR_tstore; }
+bool ir_is_tile(IrOp op) { return op >= IR_tbegin && op <= IR_tdot2; }
+bool ir_has_result(IrOp op) { return op != IR_store && op != IR_prefetch && !ir_is_tile(op); }
 
 /* functions */
 IrFn *ir_fn_new(Arena *a, const char *name) {
@@ -228,6 +230,12 @@ void ir_store(IrBuild *b, IrMem m, IrRef ptr, IrRef idx, int scale, int64_t disp
 
 void ir_prefetch(IrBuild *b, IrRef ptr, IrRef idx, int scale, int64_t disp) {
   emit_simplified(b, (IrIns){.op = IR_prefetch, .scale = (uint8_t)scale, .arg = {ptr, idx}, .imm = disp});
+}
+
+void ir_tile(IrBuild *b, IrOp op, int64_t imm) { ir_emit(b, (IrIns){.op = (uint8_t)op, .imm = imm}); }
+
+void ir_tile_mem(IrBuild *b, IrOp op, int tile, IrRef ptr, IrRef idx, int scale, int64_t disp, IrRef row_bytes) {
+  emit_simplified(b, (IrIns){.op = (uint8_t)op, .scale = (uint8_t)scale, .n_lanes = (int16_t)tile, .arg = {ptr, idx, row_bytes}, .imm = disp});
 }
 
 IrRef ir_gather(IrBuild *b, IrMem m, IrType t, IrRef ptr, IrRef offs, int64_t disp) {

@@ -3,6 +3,7 @@
    instruction becomes a record with the places of its arguments; then records are run. Memory is the process's own. With spans, each
    access must lie inside one, stores inside a writable one. A step is an instruction (not a constant) or a terminator.
    Fails: ERR_USAGE (arguments do not fit the parameters), ERR_LIMIT (too many steps, an access outside, a division by zero). */
+#include <math.h>
 #include <string.h>
 #include "ir/priv.h"
 
@@ -19,6 +20,8 @@ typedef struct Run {
   Body *bodies;
   const IrSpan *spans;
   int n_spans, hint;         /* hint: the span of the last access */
+  uint8_t tile[8][16][64];
+  int tile_bytes;            /* of an operand along the sum; 0 outside tbegin .. tend */
 } Run;
 
 static IrVal *val(const Run *r, uint32_t slot) { return (IrVal *)(void *)(r->slots + slot); }
@@ -49,7 +52,8 @@ static Rec record(const Run *r, IrRef v) {
   const IrIns *x = &fn->ins[v];
   Rec d = {.mem = x->mem, .scale = x->scale, .v = v, .disp = x->imm, .dst = r->place[v]};
   IrOp op = (IrOp)x->op;
-  if (ir_is_addr(op) || op == IR_gather) d.e = (IrEval){.op = x->op};
+  if (ir_is_addr(op) || op == IR_gather || ir_is_tile(op)) d.e = (IrEval){.op = x->op, .imm = x->imm};
+  if (ir_is_tile(op)) d.n = (uint8_t)x->n_lanes;
   else d.e = ir_eval_of(fn, x);
   if (op == IR_load || op == IR_gather) d.n = (uint8_t)ir_type_lanes(fn, x->type);
   if (op == IR_store) d.n = (uint8_t)(x->n_lanes ? x->n_lanes : ir_type_lanes(fn, ir_type_of(fn, x->arg[2])));
@@ -180,6 +184,62 @@ static Err *run_divide(Run *r, const Rec *d) {
   return NULL;
 }
 
+/* tiles */
+static float flushed(float f) { return f > -0x1p-126f && f < 0x1p-126f ? f32_from_bits(f32_to_bits(f) & 0x80000000u) : f; }
+static float bf16_operand(const uint8_t *p) { return flushed(bf16_to_f32(u16_at(p))); }
+
+static void tile_dot4(uint8_t a[16][64], uint8_t b[16][64], int k_bytes, uint8_t c[16][64]) {
+  for (int m = 0; m < 16; m++)
+    for (int n = 0; n < 16; n++) {
+      uint32_t sum;
+      memcpy(&sum, &c[m][4 * n], 4);
+      for (int k = 0; k < k_bytes; k++) sum += (uint32_t)((int8_t)a[m][k] * (int32_t)b[k / 4][4 * n + k % 4]);
+      memcpy(&c[m][4 * n], &sum, 4);
+    }
+}
+
+static void tile_dot2(uint8_t a[16][64], uint8_t b[16][64], int k_bytes, uint8_t c[16][64]) {
+  for (int m = 0; m < 16; m++)
+    for (int n = 0; n < 16; n++) {
+      float sum, half[2] = {0, 0};
+      memcpy(&sum, &c[m][4 * n], 4);
+      for (int k = 0; k < k_bytes / 2; k++) half[k % 2] = flushed(fmaf(bf16_operand(&a[m][2 * k]), bf16_operand(&b[k / 2][4 * n + 2 * (k % 2)]), half[k % 2]));
+      float both = flushed(half[0] + half[1]), f = flushed(flushed(sum) + both);
+      memcpy(&c[m][4 * n], &f, 4);
+    }
+}
+
+/* Rows and bytes of a row that a tile has. */
+static int tile_rows(const Run *r, int t) { return t >= 6 ? r->tile_bytes / 4 : 16; }
+static size_t tile_row_bytes(const Run *r, int t) { return t == 4 || t == 5 ? (size_t)r->tile_bytes : 64; }
+
+static Err *run_tile_access(Run *r, const Rec *d) {
+  uint64_t a = val(r, d->arg[0])->uq + val(r, d->arg[1])->uq * d->scale + (uint64_t)d->disp;
+  size_t n = tile_row_bytes(r, d->n);
+  for (int i = 0; i < tile_rows(r, d->n); i++, a += val(r, d->arg[2])->uq) {
+    TRY(check_access(r, d->v, (uintptr_t)a, n, d->e.op == IR_tstore));
+    if (d->e.op == IR_tload) memcpy(r->tile[d->n][i], (const uint8_t *)(uintptr_t)a, n);
+    else memcpy((uint8_t *)(uintptr_t)a, r->tile[d->n][i], n);
+  }
+  return NULL;
+}
+
+static Err *run_tile(Run *r, const Rec *d) {
+  int64_t c = d->e.imm & 15, a = d->e.imm >> 4 & 15, b = d->e.imm >> 8;
+  bool begins = d->e.op == IR_tbegin;
+  if (!begins && !r->tile_bytes) return fault(r, d->v, ERR_LIMIT, "outside tbegin and tend");
+  switch (d->e.op) {
+    case IR_tbegin: case IR_tend:
+      memset(r->tile, 0, sizeof r->tile);
+      r->tile_bytes = begins ? (int)d->e.imm : 0;
+      return NULL;
+    case IR_tzero: memset(r->tile[d->e.imm], 0, sizeof r->tile[0]); return NULL;
+    case IR_tdot4: tile_dot4(r->tile[a], r->tile[b], r->tile_bytes, r->tile[c]); return NULL;
+    case IR_tdot2: tile_dot2(r->tile[a], r->tile[b], r->tile_bytes, r->tile[c]); return NULL;
+    default: return run_tile_access(r, d);
+  }
+}
+
 /* running */
 static void run_moves(Run *r, const Jump *j) {
   if (j->overlap) {
@@ -201,6 +261,7 @@ static Err *run_body(Run *r, const Body *b) {
       case IR_load: case IR_store: TRY(run_access(r, d)); break;
       case IR_gather: TRY(run_gather(r, d)); break;
       case IR_prefetch: break;
+      case IR_tbegin: case IR_tend: case IR_tzero: case IR_tload: case IR_tstore: case IR_tdot4: case IR_tdot2: TRY(run_tile(r, d)); break;
       case IR_udiv: case IR_urem: TRY(run_divide(r, d)); break;
       default: ir_eval(&d->e, val(r, d->arg[0]), val(r, d->arg[1]), val(r, d->arg[2]), val(r, d->dst));
     }

@@ -50,7 +50,7 @@ typedef struct IrPtr { uint8_t mem, space, n_dims; int64_t dim[IR_MAX_DIMS]; } I
 typedef struct IrIns {
   uint8_t op, mem, pred, scale;  /* mem: load, store, gather; pred: icmp, fcmp; scale 1, 2, 4, 8: load, store */
   IrType type;                   /* of the result; IR_T_none for stores */
-  int16_t n_lanes;               /* store: lanes written when fewer than the vector has, else 0 */
+  int16_t n_lanes;               /* store: lanes written when fewer than the vector has, else 0; tload, tstore: the tile */
   int32_t block;                 /* where it stands; -1: removed */
   IrRef arg[3];
   int64_t imm;                   /* const, shift amount, lane, displacement in bytes, dot4 bound */
@@ -108,6 +108,9 @@ IrRef ir_extract(IrBuild *b, IrRef v, int lane);
 IrRef ir_insert(IrBuild *b, IrRef v, IrRef x, int lane);
 IrRef ir_load(IrBuild *b, IrMem m, IrType t, IrRef ptr, IrRef idx, int scale, int64_t disp);  /* idx 0: none */
 void ir_store(IrBuild *b, IrMem m, IrRef ptr, IrRef idx, int scale, int64_t disp, IrRef v, int n_lanes);
+bool ir_is_tile(IrOp op);                                     /* tbegin .. tdot2 */
+void ir_tile(IrBuild *b, IrOp op, int64_t imm);               /* tbegin tend tzero tdot4 tdot2 */
+void ir_tile_mem(IrBuild *b, IrOp op, int tile, IrRef ptr, IrRef idx, int scale, int64_t disp, IrRef row_bytes); /* tload tstore */
 void ir_prefetch(IrBuild *b, IrRef ptr, IrRef idx, int scale, int64_t disp);
 IrRef ir_gather(IrBuild *b, IrMem m, IrType t, IrRef ptr, IrRef offs, int64_t disp);
 IrRef ir_padd(IrBuild *b, IrRef ptr, IrRef bytes);

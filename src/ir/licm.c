@@ -156,7 +156,7 @@ static void find_ends(Licm *m, int block) {
 static void find_stores(Licm *m, int block) {
   const IrBlock *b = &m->fn->blocks[block];
   for (int i = 0; i < b->n_ins; i++) {
-    if (m->fn->ins[b->ins[i]].op != IR_store) continue;
+    if (m->fn->ins[b->ins[i]].op != IR_store && m->fn->ins[b->ins[i]].op != IR_tstore) continue;
     Root r = root_of(m->fn, m->fn->ins[b->ins[i]].arg[0]);
     for (int l = m->loop_of[block]; l >= 0; l = m->loops[l].up) add_store(&m->loops[l], &r);
   }

@@ -250,13 +250,18 @@ static Err *plain_args(Parse *p, IrIns *x) {
 static Err *operands(Parse *p, IrIns *x) {
   if (x->op == IR_const || x->op == IR_iota || x->op == IR_load || x->op == IR_gather || x->op == IR_splat) TRY(type(p, &x->type));
   if (x->op == IR_const) return literal(p, ir_type_elt(p->fn, x->type), &x->imm);
+  bool tile = ir_is_tile((IrOp)x->op);
+  if (tile && !ir_is_addr((IrOp)x->op)) return x->op == IR_tend ? NULL : integer(p, "an integer", INT64_MIN, INT64_MAX, &x->imm);
   if (!ir_is_addr((IrOp)x->op)) return plain_args(p, x);
   TRY(address(p, x));
-  if (x->op != IR_store) return NULL;
+  if (x->op != IR_store && !tile) return NULL;
   TRY(need(p, ","));
   TRY(value(p, &x->arg[2]));
   int n = 0;
-  if (eat(p, "lanes")) TRY(small(p, "a count of lanes", 1, 16, &n));
+  if (tile) {
+    TRY(need(p, "tile"));
+    TRY(small(p, "a tile", 0, 7, &n));
+  } else if (eat(p, "lanes")) TRY(small(p, "a count of lanes", 1, 16, &n));
   x->n_lanes = (int16_t)n;
   return NULL;
 }
@@ -267,7 +272,7 @@ static Err *instruction(Parse *p, int block, IrRef result) {
   const char *where = p->at;
   TRY(name_of(p, "op", ir_op_name, 0, IR_N_OPS, &op));
   if (op == IR_param) return error_at(p, where, "param is no instruction; parameters stand behind the block's name");
-  bool has_result = op != IR_store && op != IR_prefetch;
+  bool has_result = ir_has_result((IrOp)op);
   if (has_result && !result) return error_at(p, where, "%s has a result; expected '%%N = %s ..'", ir_op_name[op], ir_op_name[op]);
   if (!has_result && result) return error_at(p, where, "%s has no result to name", ir_op_name[op]);
   if (op == IR_load || op == IR_store || op == IR_gather) {

@@ -121,7 +121,7 @@ static uint8_t space_bit(const IrFn *fn, IrRef ptr) { return (uint8_t)(1u << fn-
 static uint8_t spaces_written(const IrFn *fn) {
   uint8_t set = 0;
   for (int v = 1; v < fn->n_ins; v++)
-    if (fn->ins[v].op == IR_store && fn->ins[v].block >= 0) set |= space_bit(fn, fn->ins[v].arg[0]);
+    if ((fn->ins[v].op == IR_store || fn->ins[v].op == IR_tstore) && fn->ins[v].block >= 0) set |= space_bit(fn, fn->ins[v].arg[0]);
   return set;
 }
 

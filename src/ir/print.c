@@ -42,7 +42,7 @@ static void print_args(const IrIns *x, Str *out) {
 
 void ir_ins_print(const IrFn *fn, IrRef v, Str *out) {
   const IrIns *x = &fn->ins[v];
-  if (x->op != IR_store && x->op != IR_prefetch) str_addf(out, "%%%d = ", v);
+  if (ir_has_result((IrOp)x->op)) str_addf(out, "%%%d = ", v);
   str_add(out, ir_op_name[x->op]);
   if (x->mem) str_addf(out, ".%s", ir_mem_name[x->mem]);
   if (x->pred) str_addf(out, ".%s", ir_pred_name[x->pred]);
@@ -56,8 +56,11 @@ void ir_ins_print(const IrFn *fn, IrRef v, Str *out) {
     else str_addf(out, "%lld", (long long)x->imm);
   } else if (ir_is_addr((IrOp)x->op)) {
     print_address(x, out);
-    if (x->op == IR_store) str_addf(out, ", %%%d", x->arg[2]);
-    if (x->n_lanes) str_addf(out, " lanes %d", x->n_lanes);
+    if (x->op == IR_store || ir_is_tile((IrOp)x->op)) str_addf(out, ", %%%d", x->arg[2]);
+    if (ir_is_tile((IrOp)x->op)) str_addf(out, " tile %d", x->n_lanes);
+    else if (x->n_lanes) str_addf(out, " lanes %d", x->n_lanes);
+  } else if (ir_is_tile((IrOp)x->op)) {
+    if (x->op != IR_tend) str_addf(out, " %lld", (long long)x->imm);
   } else {
     print_args(x, out);
     if (x->op == IR_gather) str_addf(out, x->imm < 0 ? " - %llu" : " + %llu", x->imm < 0 ? 0 - (unsigned long long)x->imm : (unsigned long long)x->imm);

@@ -13,7 +13,8 @@ extern const uint8_t ir_mem_elt[IR_N_MEM];                    /* IrElt of a valu
 bool ir_flag(IrOp op, char flag);                             /* of the flags column */
 IrType ir_result_type(const IrFn *fn, IrOp op, const IrRef *arg); /* none where arguments do not decide: const, load, splat .. or are wrong */
 IrType ir_vec_type_or_none(IrElt e, int n_lanes);
-bool ir_is_addr(IrOp op);                                     /* load, store, prefetch: ptr, optional index, scale, disp */
+bool ir_is_addr(IrOp op);                                     /* load, store, prefetch, tload, tstore: ptr, optional index, scale, disp */
+bool ir_has_result(IrOp op);
 
 /* eval.c: one pure instruction on values. i1 is 0 or 1 in a 32-bit lane. */
 typedef union IrVal { int32_t i[16]; uint32_t u[16]; float f[16]; int64_t q; uint64_t uq; uint8_t *p; } IrVal;

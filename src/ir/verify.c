@@ -174,7 +174,24 @@ static Err *check_lane(const Check *c, const IrIns *x) { /* extract, insert */
   return x->imm >= 0 && x->imm < n ? NULL : fault(c, "lane %lld, expected 0 to %d", (long long)x->imm, n - 1);
 }
 
+static Err *check_tile(const Check *c, const IrIns *x) {
+  int64_t to = x->imm & 15, a = x->imm >> 4 & 15, b = x->imm >> 8;
+  switch (x->op) {
+    case IR_tbegin: return x->imm >= 4 && x->imm <= 64 && x->imm % 4 == 0 ? NULL : fault(c, "%lld bytes, expected 4 to 64, a multiple of 4", (long long)x->imm);
+    case IR_tend: return NULL;
+    case IR_tzero: return x->imm >= 0 && x->imm < 8 ? NULL : fault(c, "tile %lld, expected 0 to 7", (long long)x->imm);
+    case IR_tdot4: case IR_tdot2:
+      if (x->imm >= 0 && to < 4 && (a == 4 || a == 5) && (b == 6 || b == 7)) return NULL;
+      return fault(c, "sums in tile %lld of %lld and %lld, expected 0 to 3 of 4 or 5 and 6 or 7", (long long)to, (long long)a, (long long)b);
+    default:
+      TRY(check_address(c, x));
+      TRY(want_arg(c, x, 2, IR_T_i64));
+      return x->n_lanes >= 0 && x->n_lanes < 8 ? NULL : fault(c, "tile %d, expected 0 to 7", x->n_lanes);
+  }
+}
+
 static Err *check_special(const Check *c, const IrIns *x) {
+  if (ir_is_tile((IrOp)x->op)) return check_tile(c, x);
   switch (x->op) {
     case IR_iota:
       if (ir_type_elt(c->fn, x->type) == IR_E_I32 && ir_type_lanes(c->fn, x->type) > 1) return NULL;
@@ -228,7 +245,7 @@ static Err *check_ins(const Check *c, int pos) {
     if (!(addr && k == 1 && x->arg[1] == 0)) TRY(use(c, x->arg[k], pos));
   TRY(check_rule(c, x));
   IrType want = ir_result_type(c->fn, (IrOp)x->op, x->arg);
-  if (x->op == IR_store || x->op == IR_prefetch) return x->type == IR_T_none ? NULL : fault(c, "has a result type, %s", type_text(c, x->type));
+  if (!ir_has_result((IrOp)x->op)) return x->type == IR_T_none ? NULL : fault(c, "has a result type, %s", type_text(c, x->type));
   if (want != IR_T_none && want != x->type) return fault(c, "result is %s, expected %s", type_text(c, x->type), type_text(c, want));
   return NULL;
 }

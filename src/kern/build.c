@@ -20,7 +20,16 @@ GenCpu kern_cpu(void) {
   DevCpu d;
   dev_cpu_detect(&d);
   bool avx512 = d.avx512f && d.avx512bw && d.avx512dq && d.avx512vl;
-  return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni};
+  bool tiles = avx512 && d.amx_tile && d.amx_int8 && d.amx_bf16 && dev_tiles_ask();
+  return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni, .tiles = tiles};
+}
+
+const char *kern_tiles_missing(void) {
+  DevCpu d;
+  if (kern_cpu().tiles) return NULL;
+  dev_cpu_detect(&d);
+  if (d.amx_tile && d.amx_int8 && d.amx_bf16) return "the system does not let this process use matrix tiles, or AVX-512 with VNNI is missing beside them";
+  return "this processor has no matrix tiles (AMX-TILE, AMX-INT8, AMX-BF16)";
 }
 
 Err *kern_target_host(const Target **out) {
@@ -33,7 +42,9 @@ Err *kern_target_host(const Target **out) {
 
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out) {
   if (!t) TRY(kern_target_host(&t));
-  if (!gen_target_runs(t, kern_cpu())) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
+  GenCpu cpu = kern_cpu();
+  if (t->tiles && !cpu.tiles) return err_new(ERR_UNSUPPORTED, "target %s: %s; `lumen cc` shows its code all the same", t->name, kern_tiles_missing());
+  if (!gen_target_runs(t, cpu)) return err_new(ERR_UNSUPPORTED, "target %s: this processor cannot run it", t->name);
   Kerns *k = calloc(1, sizeof *k);
   CHECK(k);
   *k = (Kerns){.arena = arena_new("model"), .target = t, .code = dev_code_new(perf_map)};
@@ -101,13 +112,15 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
 }
 
 static uint64_t sched_key(const Sched *s, uint64_t h) {
-  int v[11] = {s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  int v[18] = {s->ahead, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
   return hash_bytes(v, sizeof v, h);
 }
 
 Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const Kern **out) {
   Sched s = kern_sched(k->target, k->l2_bytes, p, region, shape);
-  uint64_t key = sched_key(&s, p->region[region].key);
+  const TpRegion *r = &p->region[region];
+  uint64_t key = sched_key(&s, r->key);
+  for (int i = 0; i < r->n_args; i++) if (r->arg[i] >= 0 && r->arg[i] < TP_TABLE) key = hash_bytes(&p->tp->buf[r->arg[i]].pitch, sizeof(int64_t), key);
   if ((*out = find(k, key))) return NULL;
   int64_t t0 = os_now_ns(), scratch_bytes;
   Arena *tmp = arena_new("compile");

@@ -147,7 +147,7 @@ static Err *fill_state(KernData *d, int buf) {
         for (int k = 0; k < f->decl->n_fields; k++) {
           const Field *fl = &f->decl->field[k];
           int64_t es = ir_mem_bytes[dx_mem(fl->elt)];
-          for (int64_t i = 0; i < fl->count; i++) memcpy(to + (at + fl->offset + i * es) * side + g % side * es, from + at + fl->offset + i * es, (size_t)es);
+          for (int64_t i = 0, o = at + fl->offset; i < fl->count; i++, o += es) memcpy(to + tp_block_byte(f, dx_mem(fl->elt), o, g % side, side), from + o, (size_t)es);
         }
     }
   }

@@ -21,6 +21,7 @@ KernShape kern_shape(int64_t n_rows);
 /* The machine we are on, as far as targets ask, and its best target. Fails: ERR_UNSUPPORTED (no target is for this processor). */
 GenCpu kern_cpu(void);
 Err *kern_target_host(const Target **out);
+const char *kern_tiles_missing(void);  /* why matrix tiles cannot be used here; NULL: they can */
 
 typedef struct Kerns Kerns;
 Err *kern_set_new(const Target *t, bool perf_map, Kerns **out);  /* t NULL: the best this machine runs. Fails: ERR_UNSUPPORTED */
@@ -57,7 +58,7 @@ typedef struct KernItem {
   bool is_int; int64_t ival; double fval;
   int64_t last;                      /* =N; -1: not given */
 } KernItem;
-typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; } KernCall;
+typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; bool narrow; } KernCall; /* narrow: Tp.narrow, for targets with matrix tiles */
 typedef struct KernSpec {
   const OpDecl *op;
   const char *text, *variant;        /* text: the call as it would be written */

@@ -314,6 +314,7 @@ Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *p
   s->text = arena_dup(a, text.p);
   str_free(&text);
   s->tp = tp_new(a, m, precision);
+  s->tp->narrow = c->narrow;
   TRY(find_op(b));
   TRY(check_names(b));
   s->op = b->op;

@@ -114,7 +114,8 @@ static void check_encode(Check *c, FormatDecl *f) {
 
 static void check_format(Check *c, FormatDecl *f) {
   c->n_vars = 0;
-  c->format = f;
+  c->own = f->fn;
+  c->n_own = f->n_fns;
   if (lang_is_variable_elt(f->name)) lang_diag(c->x, f->loc, "a format's name may not begin with a capital: that stands for any format");
   check_layout(c, f);
   const FormatFn *value = NULL;
@@ -126,10 +127,79 @@ static void check_format(Check *c, FormatDecl *f) {
   }
   if (!value || !value->arg || value->arg2) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
   check_sizes(c, f->fn, f->n_fns);
-  c->format = NULL;
+  c->n_own = 0;
   if (f->n_encodes) check_encode(c, f);
   for (int i = 0; c->m->format[i] != f; i++)
     if (f->gguf_id >= 0 && c->m->format[i]->gguf_id == f->gguf_id) lang_diag(c->x, f->loc, "gguf %lld is already format %s", (long long)f->gguf_id, c->m->format[i]->name);
+}
+
+/* ---- layouts ---- */
+/* A star, and no more than one: it is replaced by what the names share. */
+static void check_pattern(Check *c, const char *s, Loc at) {
+  const char *star = strchr(s, '*');
+  if (!star || strchr(star + 1, '*')) lang_diag(c->x, at, "\"%s\": expected one *, which stands for what the names of a weight's tensors share", s);
+}
+
+static void check_part(Check *c, const PartDecl *t) {
+  Ty ty = TY_ERR;
+  for (int i = 0; i < t->n_elts; i++) {
+    const LangScalar *s = lang_scalar(t->elt[i]);
+    const FormatDecl *f = s ? NULL : lang_format(c->m, t->elt[i]);
+    if (!s && !f && !lang_is_variable_elt(t->elt[i])) lang_diag_near(c->x, t->loc, t->elt[i], lang_scalar_names, lang_n_scalars, "unknown element type %s", t->elt[i]);
+    if (f && f->block != 1) lang_diag(c->x, t->loc, "format %s has blocks of %lld elements: a layout's tensors have elements one by one", f->name, (long long)f->block);
+    Ty one = s && !s->is_float ? TY_INT : TY_F32;
+    ty = ty == TY_ERR || ty == one ? one : TY_ANY;
+  }
+  if (ty == TY_ANY) ty = TY_F32;                             /* ints and floats: taken as floats */
+  lang_declare(c, (Var){.name = t->name, .what = "a tensor", .loc = t->loc, .ty = ty, .dim = t->dim, .n_dims = t->n_dims, .part = true});
+  for (int i = 0; i < t->n_files; i++) check_pattern(c, t->file[i], t->loc);
+  const TableDecl *table = t->is ? lang_table(c->m, t->is) : NULL;
+  if (t->is && !table) lang_diag(c->x, t->loc, "unknown table %s", t->is);
+  if (table && (t->n_elts != 1 || strcmp(t->elt[0], table->elt))) lang_diag(c->x, t->loc, "%s: table %s is of %s", t->name, t->is, table->elt);
+  if (t->groups && (t->n_dims != 1 || ty != TY_INT)) lang_diag(c->x, t->loc, "%s: groups are ints, one for each column", t->name);
+}
+
+/* Names that stand alone among the extents are dimensions. */
+static void declare_extents(Check *c, const LayoutDecl *l) {
+  const char *own[2] = {l->rows, l->cols};
+  for (int i = 0; i < 2; i++) lang_declare(c, (Var){.name = own[i], .what = "a dimension", .loc = l->loc, .ty = TY_INT});
+  for (int i = 0; i < l->n_parts; i++)
+    for (int k = 0; k < l->part[i].n_dims; k++) {
+      const Expr *e = l->part[i].dim[k];
+      bool fn = false;
+      for (int j = 0; j < l->n_fns && e->kind == EX_NAME; j++) fn = fn || !strcmp(l->fn[j].name, e->name);
+      if (e->kind == EX_NAME && !fn && !lang_var(c, e->name)) lang_declare(c, (Var){.name = e->name, .what = "a dimension", .loc = e->loc, .ty = TY_INT});
+    }
+}
+
+static void check_layout_text(Check *c, LayoutDecl *l) {
+  c->n_vars = 0;
+  c->own = l->fn;
+  c->n_own = l->n_fns;
+  c->in_layout = true;
+  check_pattern(c, l->of, l->loc);
+  declare_extents(c, l);
+  for (int i = 0; i < l->n_parts; i++) check_part(c, &l->part[i]);
+  for (int i = 0; i < l->n_extents; i++) check_pattern(c, l->extents[i], l->loc);
+  for (int i = 0; i < l->n_aparts; i++) check_pattern(c, l->apart[i], l->loc);
+  for (int i = 0; i < l->n_besides; i++) check_pattern(c, l->beside[i], l->loc);
+  const FormatFn *value = NULL;
+  for (int i = 0; i < l->n_fns; i++) {
+    FormatFn *fn = &l->fn[i];
+    Ty t = check_format_fn(c, fn);
+    if (!strcmp(fn->name, "x")) value = fn;
+    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
+  }
+  for (int i = 0; i < l->n_parts; i++) {
+    for (int k = 0; k < l->part[i].n_dims; k++) lang_check_int(c, l->part[i].dim[k], "an extent");
+    if (l->part[i].groups) lang_check_int(c, l->part[i].groups, "the number of groups");
+  }
+  if (l->when) lang_check_cond(c, l->when);
+  if (!l->n_parts) lang_diag(c->x, l->loc, "layout %s has no tensors", l->name);
+  if (!value || !value->arg2) lang_diag(c->x, value ? value->loc : l->loc, "layout %s has no x(n, k) = .., the value in row n, column k", l->name);
+  check_sizes(c, l->fn, l->n_fns);
+  c->n_own = 0;
+  c->in_layout = false;
 }
 
 static void check_table(Check *c, const TableDecl *t) {
@@ -344,12 +414,14 @@ static void check_stmt(Check *c, const OpDecl *o, Stmt *s) {
   else if (!lang_ty_fits(t, result_var(c, s->name)->ty)) lang_diag(c->x, s->rhs->loc, "%s is %s, got %s; write i32(..)", s->name, r->type.elt, lang_ty_text(t));
 }
 
-/* Defaults: plain numbers of scalar parameters, and nothing without one behind them. */
+/* Defaults: plain numbers, of numbers and of tensors of floats, and nothing without one behind them. */
 static void check_defaults(Check *c, const OpDecl *o) {
   for (int i = 0; i < o->n_params; i++) {
     const Param *p = &o->param[i];
     if (!p->deflt && i && o->param[i - 1].deflt) lang_diag(c->x, p->loc, "%s needs a default too: the parameter before it has one", p->name);
-    if (p->deflt && (p->type.n_dims || (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT))) lang_diag(c->x, p->loc, "the default of %s must be a plain number of a scalar parameter", p->name);
+    if (!p->deflt) continue;
+    if (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT) lang_diag(c->x, p->loc, "the default of %s must be a plain number", p->name);
+    else if (p->type.n_dims && strcmp(p->type.elt, "f32")) lang_diag(c->x, p->loc, "of tensors only those of f32 may have a default: %s is %s", p->name, p->type.elt);
   }
 }
 
@@ -386,6 +458,7 @@ void lang_check(LangCtx *x, Module *m) {
   FnWalk w = {&c, ARENA_ARRAY(x->arena, int, (size_t)m->n_fns)};
   for (int i = 0; i < m->n_fns; i++) fn_size(&w, i, 0);
   for (int i = 0; i < m->n_formats; i++) check_format(&c, m->format[i]);
+  for (int i = 0; i < m->n_layouts; i++) check_layout_text(&c, m->layout[i]);
   for (int i = 0; i < m->n_ops; i++) check_op(&c, m->op[i]);
   for (int i = 0; i < m->n_ops; i++) check_variants(&c, m->op[i]);
   for (int i = 0; i < m->n_models; i++) lang_check_model(&c, m->model[i]);

@@ -19,14 +19,14 @@ Var *lang_declare(Check *c, Var v) {
 }
 
 static bool is_below(const Check *c, const char *name) {
-  for (int i = 0; c->format && i < c->format->n_fns; i++) if (!strcmp(c->format->fn[i].name, name)) return true;
+  for (int i = 0; i < c->n_own; i++) if (!strcmp(c->own[i].name, name)) return true;
   return false;
 }
 
 /* Suggests what can stand at this place: with call, what takes arguments in parentheses. */
 void lang_unknown(Check *c, Loc at, const char *name, bool call) {
   if (is_below(c, name)) {
-    lang_diag(c->x, at, "%s is not declared above: a format's functions see only those above them", name);
+    lang_diag(c->x, at, "%s is not declared above: functions here see only those above them", name);
     return;
   }
   const char **names = NULL;
@@ -35,7 +35,7 @@ void lang_unknown(Check *c, Loc at, const char *name, bool call) {
   for (int i = 0; i < c->n_vars; i++) if (c->var[i].callable == call) PUSH(a, names, n, cap, c->var[i].name);
   for (int i = 0; i < c->m->n_fns && call; i++) PUSH(a, names, n, cap, c->m->fn[i]->name);
   for (int i = 0; i < lang_n_builtins && call; i++)
-    if (c->in_hyper || !lang_builtins[i].hyper_only) PUSH(a, names, n, cap, lang_builtins[i].name);
+    if (c->in_hyper || c->in_layout || !lang_builtins[i].hyper_only) PUSH(a, names, n, cap, lang_builtins[i].name);
   for (int i = 0; i < c->m->n_tables && !call; i++) PUSH(a, names, n, cap, c->m->table[i]->name);
   for (int op = OP_NONE + 1; op < OP_COUNT && call; op++) {
     const char *text = lang_op_text((ExprOp)op);
@@ -291,6 +291,11 @@ static bool is_names(const Expr *e) {
   return e->kind == EX_STR || (e->kind == EX_BINARY && e->op == OP_BOR && is_names(e->arg[0]) && is_names(e->arg[1]));
 }
 
+static bool is_part(const Check *c, const Expr *e) {
+  const Var *v = c->in_layout && e->kind == EX_NAME ? lang_var(c, e->name) : NULL;
+  return v && v->part;
+}
+
 static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
   const char *opt = strchr(b->args, '?');
   int most = (int)strlen(b->args) - (opt != NULL), least = opt ? (int)(opt - b->args) : most;
@@ -300,8 +305,8 @@ static Ty check_builtin(Check *c, Expr *e, const LangBuiltin *b) {
     char want = i < most ? b->args[k] : 'n';
     Expr *arg = e->arg[i];
     if (want == 's' || want == 't') {
-      bool tensor = want == 't' && c->in_graph && (arg->kind == EX_NAME || arg->kind == EX_FIELD);
-      if (!tensor && !is_names(arg)) lang_diag(c->x, arg->loc, "argument %d of %s is a name in quotes", i + 1, e->name);
+      bool tensor = want == 't' && ((c->in_graph && (arg->kind == EX_NAME || arg->kind == EX_FIELD)) || is_part(c, arg));
+      if (!tensor && !is_names(arg)) lang_diag(c->x, arg->loc, c->in_layout && want == 't' ? "argument %d of %s is a tensor of the layout" : "argument %d of %s is a name in quotes", i + 1, e->name);
       continue;
     }
     Ty t = lang_check_expr(c, arg);
@@ -344,7 +349,7 @@ static Ty check_call(Check *c, Expr *e) {
     if (e->n_args != 1 + v->two) wrong_count(c, e, 1 + v->two, 1 + v->two);
     return v->ty;
   }
-  const LangBuiltin *b = lang_builtin(e->name, c->in_hyper);
+  const LangBuiltin *b = lang_builtin(e->name, c->in_hyper || c->in_layout);
   if (b) return check_builtin(c, e, b);
   const FnDecl *f = c->in_hyper ? NULL : lang_fn(c->m, e->name);
   return f ? check_fn_call(c, e, f) : no_function(c, e, v);

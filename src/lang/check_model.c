@@ -310,6 +310,7 @@ static bool fit_arg(Graph *g, const OpDecl *o, const Expr *call, int i, const GT
   const Param *p = &o->param[i];
   LangCtx *x = g->c->x;
   Loc at = call->arg[i]->loc;
+  if (call->arg[i] == p->deflt) return true;
   if (got->n_dims != p->type.n_dims) {
     lang_diag(x, at, "argument %d of %s, %s, has %d dimension%s, got %d", i + 1, o->name, p->name, p->type.n_dims, p->type.n_dims == 1 ? "" : "s", got->n_dims);
     return false;

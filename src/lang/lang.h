@@ -46,7 +46,7 @@ struct Expr {
 };
 
 typedef struct TypeExpr { const char *elt; Expr **dim; int n_dims; Loc loc; } TypeExpr; /* elt: f32 i32 i8 f16 .., a format's name, or a capital letter standing for any format; n_dims 0: a scalar */
-typedef struct Param { const char *name; TypeExpr type; Loc loc; Expr *deflt; } Param; /* deflt: a number used where a call leaves the argument out; NULL: it must be given */
+typedef struct Param { const char *name; TypeExpr type; Loc loc; Expr *deflt; } Param; /* deflt: a number used where a call leaves the argument out, of a tensor for every element; NULL: it must be given */
 
 /* name[index..] = rhs for axis < extent, ..   index expressions use the axes; a scalar has none. */
 typedef struct Stmt {
@@ -70,6 +70,29 @@ typedef struct FormatDecl {
   FormatFn *fn; int n_fns;      /* x(i) is the element's value */
   FormatFn *encode; int n_encodes; /* encode { field-name(index) = expression over x(i) }: how floats become the block; 0: none */
 } FormatDecl;
+
+/* Of a layout: one of the tensors that hold a weight together. */
+typedef struct PartDecl {
+  const char *name; Loc loc;
+  const char **elt; int n_elts;       /* kinds or formats of one element that it may have; a capital letter: any */
+  Expr **dim; int n_dims;             /* names that stand alone take the file's extent, other expressions must equal it */
+  const char **file; int n_files;     /* names in the checkpoint, the first that is there; * is the weight's own */
+  bool optional;                      /* else none */
+  const char *is;                     /* its elements are this table's; NULL: any */
+  Expr *groups;                       /* element k is column k's group, 0 .. groups-1; NULL: plain numbers */
+} PartDecl;
+/* layout NAME [N, K] = "*.weight" { .. }: a weight whose elements several tensors of a checkpoint hold together. */
+typedef struct LayoutDecl {
+  const char *name; Loc loc;
+  const char *rows, *cols;            /* names of the weight's dimensions */
+  const char *of;                     /* what models call it; * stands for the part that the tensors' names share */
+  PartDecl *part; int n_parts;
+  const char **extents; int n_extents; /* tensors of two ints, the weight's rows and columns; they need not be there */
+  const char **beside; int n_besides; /* tensors that may lie there and do not matter to the value */
+  const char **apart; int n_aparts;   /* tensors that are no part of the weight and matter by themselves: its layer's bias */
+  Expr *when;                         /* it applies only where this is true; NULL: always */
+  FormatFn *fn; int n_fns;            /* x(n, k) is the value in row n, column k */
+} LayoutDecl;
 
 typedef struct OpDecl {
   const char *name; Loc loc;
@@ -125,6 +148,7 @@ typedef struct ModelDecl {
 
 typedef struct Module {
   FormatDecl **format; int n_formats;
+  LayoutDecl **layout; int n_layouts;         /* those of later files last */
   TableDecl **table; int n_tables;
   FnDecl **fn; int n_fns;
   OpDecl **op; int n_ops;                     /* several may share a name: variants, in order of declaration, later files (--std) first */

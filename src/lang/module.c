@@ -29,6 +29,7 @@ static void told_twice(LangCtx *x, Loc at, const char *kind, const char *name, L
     PUSH(m->arena, m->list, m->n, *cap, d);                                                   \
   }
 MERGE(format, FormatDecl, format, n_formats, cap)
+MERGE(layout, LayoutDecl, layout, n_layouts, cap)
 MERGE(table, TableDecl, table, n_tables, cap)
 MERGE(fn, FnDecl, fn, n_fns, cap)
 MERGE(hypers, HypersDecl, hypers, n_hypers, cap)
@@ -90,6 +91,7 @@ static void trace_decls(const Module *m) {
     str_free(&s);                                                         \
   }
   EACH(format, n_formats)
+  EACH(layout, n_layouts)
   EACH(table, n_tables)
   EACH(fn, n_fns)
   EACH(op, n_ops)
@@ -102,13 +104,14 @@ Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
   x.src = ARENA_ARRAY(a, Source, (size_t)n_src);
   Module *m = ARENA_NEW(a, Module);
   m->arena = a;
-  int cap[5] = {0};
+  int cap[6] = {0};
   for (int i = 0; i < n_src; i++) {
     x.src[i] = (Source){arena_dup(a, src[i].file), src[i].text};
     Unit u = {0};
     lang_parse(&x, &x.src[i], &u);
     if (x.n_diags) continue;
     for (int j = 0; j < u.n_formats; j++) merge_format(&x, m, u.format[j], &cap[0]);
+    for (int j = 0; j < u.n_layouts; j++) merge_layout(&x, m, u.layout[j], &cap[5]);
     for (int j = 0; j < u.n_tables; j++) merge_table(&x, m, u.table[j], &cap[1]);
     for (int j = 0; j < u.n_fns; j++) merge_fn(&x, m, u.fn[j], &cap[2]);
     for (int j = 0; j < u.n_hypers; j++) merge_hypers(&x, m, u.hypers[j], &cap[4]);

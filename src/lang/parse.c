@@ -301,7 +301,7 @@ static Expr *parse_expr(Parser *p) {
 }
 
 /* ---- going on after a mistake ---- */
-static const char *const decl_words[] = {"format", "table", "fn", "op", "hypers", "model"};
+static const char *const decl_words[] = {"format", "layout", "table", "fn", "op", "hypers", "model"};
 
 static bool at_decl(const Parser *p) {
   const Tok *t = peek(p);
@@ -355,13 +355,21 @@ static TypeExpr parse_type(Parser *p) {
   return t;
 }
 
+static Expr *signed_number(Expr *e) {
+  Expr *n = e->kind == EX_UNARY && e->op == OP_NEG ? e->arg[0] : e;
+  if (n == e || (n->kind != EX_INT && n->kind != EX_FLOAT)) return e;
+  n->ival = -n->ival;
+  n->fval = -n->fval;
+  return n;
+}
+
 static Param parse_param(Parser *p, const char *what) {
   Param r = {.loc = here(p)};
   count_item(p);
   r.name = expect_name(p, what);
   expect(p, ":");
   r.type = parse_type(p);
-  if (accept(p, "=")) r.deflt = parse_expr(p);
+  if (accept(p, "=")) r.deflt = signed_number(parse_expr(p));
   return r;
 }
 
@@ -441,6 +449,71 @@ static FormatDecl *parse_format(Parser *p) {
     if (p->panic) resync(p);
   }
   return f;
+}
+
+/* "a" | "b" */
+static const char **parse_texts(Parser *p, int *n_out) {
+  const char **text = NULL;
+  int n = 0, cap = 0;
+  do {
+    const Tok *t = peek(p);
+    count_item(p);
+    if (p->panic || t->kind != TOK_STR) {
+      fail(p, "a string");
+      break;
+    }
+    next(p);
+    PUSH(p->x->arena, text, n, cap, t->text);
+  } while (accept(p, "|"));
+  *n_out = n;
+  return text;
+}
+
+static PartDecl parse_part(Parser *p) {
+  PartDecl t = {.loc = here(p)};
+  int cap = 0;
+  t.name = expect_name(p, "the tensor's name");
+  expect(p, ":");
+  do PUSH(p->x->arena, t.elt, t.n_elts, cap, expect_name(p, "an element type (i32, bf16, a format, or a capital letter for any)")); while (accept(p, "|"));
+  expect(p, "[");
+  t.dim = parse_list(p, NULL, "]", &t.n_dims);
+  if (accept_word(p, "groups")) t.groups = parse_prefix(p);
+  if (accept_word(p, "is")) t.is = expect_name(p, "the name of a table");
+  expect(p, "=");
+  t.file = parse_texts(p, &t.n_files);
+  if (!p->panic && accept_word(p, "else")) {
+    if (!accept_word(p, "none")) fail(p, "none");
+    t.optional = true;
+  }
+  return t;
+}
+
+static LayoutDecl *parse_layout(Parser *p) {
+  LayoutDecl *l = ARENA_NEW(p->x->arena, LayoutDecl);
+  int cap_parts = 0, cap_fns = 0, n = 0;
+  l->loc = here(p);
+  l->name = expect_name(p, "the layout's name");
+  expect(p, "[");
+  l->rows = expect_name(p, "the name of the number of rows");
+  expect(p, ",");
+  l->cols = expect_name(p, "the name of the number of columns");
+  expect(p, "]");
+  expect(p, "=");
+  const char **of = parse_texts(p, &n);
+  l->of = n == 1 ? of[0] : "";
+  if (n > 1 && !p->panic) fail_at(p, l->loc, "a layout is of one name of weights");
+  expect(p, "{");
+  while (!p->panic && block_next(p)) {
+    const Tok *t = peek(p), *after = t->kind == TOK_EOF ? t : t + 1;
+    if (after->kind == TOK_NAME && accept_word(p, "tensor")) PUSH(p->x->arena, l->part, l->n_parts, cap_parts, parse_part(p));
+    else if (after->kind == TOK_STR && accept_word(p, "extents")) l->extents = parse_texts(p, &l->n_extents);
+    else if (after->kind == TOK_STR && accept_word(p, "apart")) l->apart = parse_texts(p, &l->n_aparts);
+    else if (after->kind == TOK_STR && accept_word(p, "beside")) l->beside = parse_texts(p, &l->n_besides);
+    else if (!is_sym(after, "=") && accept_word(p, "when")) l->when = parse_expr(p);
+    else PUSH(p->x->arena, l->fn, l->n_fns, cap_fns, parse_format_fn(p));
+    if (p->panic) resync(p);
+  }
+  return l;
 }
 
 static double parse_number(Parser *p) {
@@ -799,12 +872,13 @@ static ModelDecl *parse_model(Parser *p) {
 static void parse_decl(Parser *p, Unit *u) {
   Arena *a = p->x->arena;
   if (accept_word(p, "format")) PUSH(a, u->format, u->n_formats, u->cap_formats, parse_format(p));
+  else if (accept_word(p, "layout")) PUSH(a, u->layout, u->n_layouts, u->cap_layouts, parse_layout(p));
   else if (accept_word(p, "table")) PUSH(a, u->table, u->n_tables, u->cap_tables, parse_table(p));
   else if (accept_word(p, "fn")) PUSH(a, u->fn, u->n_fns, u->cap_fns, parse_fn(p));
   else if (accept_word(p, "op")) PUSH(a, u->op, u->n_ops, u->cap_ops, parse_op(p));
   else if (accept_word(p, "hypers")) PUSH(a, u->hypers, u->n_hypers, u->cap_hypers, parse_hypers(p));
   else if (accept_word(p, "model")) PUSH(a, u->model, u->n_models, u->cap_models, parse_model(p));
-  else fail(p, "a declaration (format, table, fn, op, hypers or model)");
+  else fail(p, "a declaration (format, layout, table, fn, op, hypers or model)");
 }
 
 void lang_parse(LangCtx *x, const Source *src, Unit *u) {

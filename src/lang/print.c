@@ -159,6 +159,49 @@ static void print_format(const FormatDecl *f, Str *out) {
   str_add(out, "}\n");
 }
 
+static void print_texts(const char *const *text, int n, Str *out) {
+  for (int i = 0; i < n; i++) {
+    if (i) str_add(out, " | ");
+    print_string(text[i], out);
+  }
+}
+
+static void print_layout(const LayoutDecl *l, Str *out) {
+  str_addf(out, "layout %s [%s, %s] = ", l->name, l->rows, l->cols);
+  print_string(l->of, out);
+  str_add(out, " {\n");
+  for (int i = 0; i < l->n_parts; i++) {
+    const PartDecl *t = &l->part[i];
+    str_addf(out, "  tensor %s : ", t->name);
+    for (int k = 0; k < t->n_elts; k++) str_addf(out, k ? " | %s" : "%s", t->elt[k]);
+    str_add_c(out, '[');
+    print_list(t->dim, t->n_dims, out);
+    str_add_c(out, ']');
+    if (t->groups) {
+      str_add(out, " groups ");
+      print_prec(t->groups, PREC_PREFIX, out);
+    }
+    if (t->is) str_addf(out, " is %s", t->is);
+    str_add(out, " = ");
+    print_texts(t->file, t->n_files, out);
+    str_add(out, t->optional ? " else none\n" : "\n");
+  }
+  const struct { const char *word, *const *text; int n; } lists[] = {{"extents", l->extents, l->n_extents}, {"beside", l->beside, l->n_besides}, {"apart", l->apart, l->n_aparts}};
+  for (size_t i = 0; i < COUNT_OF(lists); i++) {
+    if (!lists[i].n) continue;
+    str_addf(out, "  %s ", lists[i].word);
+    print_texts(lists[i].text, lists[i].n, out);
+    str_add_c(out, '\n');
+  }
+  for (int i = 0; i < l->n_fns; i++) print_format_fn(&l->fn[i], "  ", out);
+  if (l->when) {
+    str_add(out, "  when ");
+    print_prec(l->when, 0, out);
+    str_add_c(out, '\n');
+  }
+  str_add(out, "}\n");
+}
+
 static void print_table(const TableDecl *t, Str *out) {
   str_addf(out, "table %s : %s = [", t->name, t->elt);
   for (int i = 0; i < t->n_values; i++) {
@@ -338,6 +381,7 @@ static void print_model(const ModelDecl *m, Str *out) {
 void lang_print_module(const Module *m, Str *out) {
   for (int i = 0; i < m->n_tables; i++) print_table(m->table[i], out);
   for (int i = 0; i < m->n_formats; i++) print_format(m->format[i], out);
+  for (int i = 0; i < m->n_layouts; i++) print_layout(m->layout[i], out);
   for (int i = 0; i < m->n_fns; i++) print_fn(m->fn[i], out);
   for (int i = 0; i < m->n_ops; i++) print_op(m->op[i], out);
   for (int i = 0; i < m->n_models; i++) print_model(m->model[i], out);

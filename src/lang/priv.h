@@ -61,6 +61,7 @@ bool lang_is_variable_elt(const char *elt);                  /* begins with a ca
 /* parse.c */
 typedef struct Unit {
   FormatDecl **format; int n_formats, cap_formats;
+  LayoutDecl **layout; int n_layouts, cap_layouts;
   TableDecl **table; int n_tables, cap_tables;
   FnDecl **fn; int n_fns, cap_fns;
   OpDecl **op; int n_ops, cap_ops;
@@ -81,6 +82,7 @@ typedef struct Var {
   bool any_format;                 /* has the attributes of attrs.def */
   bool callable;                   /* name(index) */
   bool two;                        /* name(index, index) */
+  bool part;                       /* a tensor of a layout */
   bool pending;                    /* a result that no statement has given yet */
 } Var;
 typedef struct Check {
@@ -90,7 +92,8 @@ typedef struct Check {
   bool in_hyper;                   /* key, dim .. may be called; ints have 64 bits */
   bool in_graph;                   /* has(..) takes a tensor of the model */
   const LayerDecl *loop; const char *loop_var; /* in a loop of the graph: loop_var.name is a number of the layer */
-  const FormatDecl *format;        /* whose functions are being checked; else NULL */
+  const FormatFn *own; int n_own;  /* functions of the format or layout that is being checked */
+  bool in_layout;                  /* key, has .. may be called as in hyper lines, fns as in kernels */
   int64_t block;                   /* in encode: elements of a block, the range of a callable's index; else 0 */
 } Check;
 void lang_check(LangCtx *x, Module *m);

@@ -69,6 +69,10 @@ static Err *tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t,
   if (t->absent) return err_new(ERR_NOT_FOUND, "tensor %s: the file has none, and the graph uses it; a graph asks with has(..)", t->decl->name);
   TpBuf buf = {.name = t->decl->name, .role = t->values ? BUF_INPUT : BUF_WEIGHT, .n_dims = t->n_dims, .mem = t->values ? IR_M_f32 : IR_M_none, .fmt = t->values ? NULL : t->form};
   for (int i = 0; i < t->n_dims; i++) buf.dim[i] = dx_int(b->tp->dag, t->dim[i]);
+  if (t->parts && t->parts->order && !t->values) {
+    TpBuf order = {.name = "order", .role = BUF_INPUT, .mem = IR_M_i32, .n_dims = 1, .dim = {buf.dim[1]}};
+    buf.order = 1 + bound_buf(b, (Bind){.kind = kind == BIND_TENSOR ? BIND_ORDER : BIND_LAYER_ORDER, .index = t->order_of}, order);
+  }
   *out = bound_buf(b, (Bind){.kind = kind, .index = index}, buf);
   return NULL;
 }
@@ -290,6 +294,7 @@ static Build build_new(Model *m, int layer, const char *var) {
   b.s = ARENA_NEW(m->arena, Section);
   b.s->result = -1;
   b.tp = b.s->tp = tp_new(m->arena, m->module, strcmp(m->precision, "f32") ? m->precision : NULL);
+  b.tp->narrow = kern_target(m->kerns)->tiles;
   b.tp->form = m->forms->form;
   b.tp->n_forms = m->forms->n_forms;
   b.tp->cap_forms = m->forms->n_forms;
@@ -320,7 +325,7 @@ static bool same_layer(const Model *m, int a, int b) {
   }
   for (int i = 0; i < m->n_ltensors; i++) {
     const ModelTensor *x = &m->ltensor[a * m->n_ltensors + i], *y = &m->ltensor[b * m->n_ltensors + i];
-    if (x->absent != y->absent || x->form != y->form || (x->values == NULL) != (y->values == NULL) || memcmp(x->dim, y->dim, sizeof x->dim)) return false;
+    if (x->absent != y->absent || x->form != y->form || x->order_of != y->order_of || (x->values == NULL) != (y->values == NULL) || memcmp(x->dim, y->dim, sizeof x->dim)) return false;
   }
   return true;
 }

@@ -93,6 +93,7 @@ Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out) {
 
 static Err *decode_blocks(Model *m, const ModelTensor *t, float *out) {
   const FileTensor *f = t->file;
+  if (t->parts) return model_parts_decode(m->arena, m->kerns, m->forms, t->parts, out);
   if (t->form->plain && t->form->mem == IR_M_f32) {
     memcpy(out, f->p, (size_t)f->n_elems * 4);
     return NULL;
@@ -141,25 +142,62 @@ static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
   t->source = o->source;
   t->values = o->values;
   t->raw = o->raw;
+  t->parts = o->parts;
+  t->order_of = o->order_of;
   return NULL;
 }
 
-static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
-  *t = (ModelTensor){.decl = d, .same_as = -1};
-  for (int i = 0; i < d->n_sources && !t->file; i++) {
-    Num wanted = {.is_int = true, .i = 1};
-    t->source = &d->source[i];
-    if (t->source->when) TRY(hyper_eval(&m->env, t->source->when, &wanted));
-    if (num_float(wanted) != 0) t->file = hyper_tensor(&m->env, d->source[i].name);
+/* One tensor of the file, or several that hold it together. */
+static Err *find_source(Model *m, const TensorDecl *d, const TensorSource *s, ModelTensor *t) {
+  Num wanted = {.is_int = true, .i = 1};
+  t->source = s;
+  if (s->when) TRY(hyper_eval(&m->env, s->when, &wanted));
+  if (num_float(wanted) == 0) return NULL;
+  t->file = hyper_tensor(&m->env, s->name);
+  if (m->env.arch || d->type.n_dims < 2) return NULL;        /* GGUF has them in one */
+  const FileTensor *alone = t->file;
+  int64_t rows = 1;
+  t->file = NULL;
+  TRY(check_dims(m, d, t));
+  for (int i = 0; i < t->n_dims - 1; i++) rows *= t->dim[i];
+  const char *name = hyper_name(&m->env, s->name);
+  TRY(model_parts_find(&m->env, m->forms, name, rows, t->dim[t->n_dims - 1], &t->parts));
+  for (int i = 0; i < m->decl->n_moves && !t->parts; i++) {
+    const NameMove *v = &m->decl->move[i];
+    if (!strncmp(name, v->from, strlen(v->from)))
+      TRY(model_parts_find(&m->env, m->forms, arena_printf(m->arena, "%s%s", v->to, name + strlen(v->from)), rows, t->dim[t->n_dims - 1], &t->parts));
   }
+  t->file = t->parts ? t->parts->file : alone;
+  return NULL;
+}
+
+/* Neighbours that sort their columns alike read what they share in one order. */
+static void find_order(const ModelTensor *all, ModelTensor *t) {
+  t->order_of = (int)(t - all);
+  for (int i = t->order_of - 1; t->parts->order && i >= 0; i--) {
+    const ModelTensor *o = &all[i];
+    if (o->parts && o->parts->order && o->parts->fit.cols == t->parts->fit.cols && !memcmp(o->parts->order, t->parts->order, sizeof(int32_t) * (size_t)t->parts->fit.cols)) t->order_of = i;
+  }
+}
+
+static Err *bind_parts(Model *m, ModelTensor *all, ModelTensor *t, bool as_f32) {
+  t->form = t->parts->form;
+  find_order(all, t);
+  return as_f32 ? decode_values(m, t) : NULL;
+}
+
+static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *all, ModelTensor *t) {
+  *t = (ModelTensor){.decl = d, .same_as = -1};
+  for (int i = 0; i < d->n_sources && !t->file; i++) TRY(find_source(m, d, &d->source[i], t));
   if (!t->file && !d->otherwise) {
     bool gguf = m->env.arch != NULL;                          /* name what this container would have: the texts list GGUF's names first */
     return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", hyper_name(&m->env, d->source[gguf ? 0 : d->n_sources - 1].name));
   }
-  TRY(check_dims(m, d, t));
+  if (!t->parts) TRY(check_dims(m, d, t));
   bool as_f32 = !strcmp(d->type.elt, "f32");
   if (!t->file && d->otherwise->kind == EX_NAME) return bind_other(m, d, t);
   if (!t->file) return as_f32 ? fill_values(m, t) : err_new(ERR_UNSUPPORTED, "tensor %s: only f32 tensors can be filled with a number", d->name);
+  if (t->parts) return bind_parts(m, all, t, as_f32);
   const FileTensor *checked;
   TRY(file_tensor_get(m->weights, t->file->name, &checked));
   TRY(tp_form(m->forms, t->file->format, &t->form));
@@ -168,13 +206,20 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *t) {
   return as_f32 ? decode_values(m, t) : NULL;
 }
 
+static ModelTensor *tensor_at(Model *m, int i) {
+  return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
+}
+
 /* The file's tensors that no declaration took. */
 static void list_unused(Model *m) {
   const Weights *w = m->weights;
   int cap = 0;
   bool *used = ARENA_ARRAY(m->arena, bool, w->n_tensors + 1);
-  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].file) used[m->tensor[i].file - w->tensor] = true;
-  for (int64_t i = 0; i < m->n_layers * m->n_ltensors; i++) if (m->ltensor[i].file) used[m->ltensor[i].file - w->tensor] = true;
+  for (int64_t i = 0; i < m->n_tensors + m->n_layers * m->n_ltensors; i++) {
+    const ModelTensor *t = tensor_at(m, (int)i);
+    if (t->parts) model_parts_used(w, t->parts, used);
+    else if (t->file) used[t->file - w->tensor] = true;
+  }
   for (int i = 0; i < w->n_tensors; i++) if (!used[i]) PUSH(m->arena, m->unused, m->n_unused, cap, w->tensor[i].name);
 }
 
@@ -182,7 +227,7 @@ static Err *bind_all(Model *m) {
   const ModelDecl *d = m->decl;
   m->tensor = ARENA_ARRAY(m->arena, ModelTensor, d->n_tensors + 1);
   for (int i = 0; i < d->n_tensors; i++) {
-    TRY(bind_tensor(m, &d->tensor[i], &m->tensor[i]));
+    TRY(bind_tensor(m, &d->tensor[i], m->tensor, &m->tensor[i]));
     m->n_tensors = i + 1;
   }
   if (!m->layer) return NULL;
@@ -190,7 +235,8 @@ static Err *bind_all(Model *m) {
   m->ltensor = ARENA_ARRAY(m->arena, ModelTensor, m->n_layers * m->n_ltensors + 1);
   for (int l = 0; l < m->n_layers; l++) {
     hyper_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers);
-    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], &m->ltensor[l * m->n_ltensors + i]));
+    ModelTensor *all = m->ltensor + l * m->n_ltensors;
+    for (int i = 0; i < m->n_ltensors; i++) TRY(bind_tensor(m, &m->layer->tensor[i], all, &all[i]));
   }
   hyper_layer(&m->env, NULL, -1, NULL);
   return NULL;
@@ -230,7 +276,24 @@ static void pack_thread(void *ctx, int thread, int n_threads) {
   }
 }
 
+/* Of several tensors: packing is told rows by number, and where the tensors lie. */
+static Err *pack_parts_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJob *job) {
+  int64_t N = t->parts->fit.rows;
+  const int32_t *row;
+  job->n_tiles = (N + PACK_ROWS - 1) / PACK_ROWS;
+  TRY(row_map(m, t, N, maps, n_maps, &row));
+  int32_t *rows = ARENA_ARRAY(m->arena, int32_t, job->n_tiles * PACK_ROWS);
+  for (int64_t i = 0; i < job->n_tiles * PACK_ROWS; i++) rows[i] = row ? row[MIN(i, N - 1)] : (int32_t)MIN(i, N - 1);
+  TRY(kern_pack(m->kerns, t->form, t->parts->fit.cols, &job->k));
+  job->args[0] = (void *)(uintptr_t)t->parts->at;
+  job->args[1] = rows;
+  job->args[2] = t->packed;
+  format_table_args(t->form, job->args);
+  return NULL;
+}
+
 static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJob *job) {
+  if (t->parts) return pack_parts_job(m, t, maps, n_maps, job);
   int64_t N = t->dim[0], row_bytes = t->dim[1] / t->form->block * t->form->n_bytes, tiles = (N + PACK_ROWS - 1) / PACK_ROWS;
   const int32_t *row;
   TRY(row_map(m, t, N, maps, n_maps, &row));
@@ -260,6 +323,21 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
 
 enum { WAVE_BYTES = 64 << 20 };
 
+static void drop_pages(const ModelTensor *t) {
+  for (int i = 0; t->parts && i < t->parts->layout->n_parts; i++) {
+    const FileTensor *f = t->parts->tensor[i];
+    if (f) os_drop_file_pages(f->p, f->n_bytes);
+  }
+  if (!t->parts) os_drop_file_pages(t->file->p, t->file->n_bytes);
+}
+
+/* Rows that are picked one by one are kept as floats where no tensor of the file has them in one piece. */
+static Err *keep_rows(Model *m, ModelTensor *t) {
+  float *v = ARENA_ARRAY(m->arena, float, t->file->n_elems + 16);
+  t->raw = (const uint8_t *)v;
+  return model_parts_decode(m->arena, m->kerns, m->forms, t->parts, v);
+}
+
 /* Packs some tensors, then lets go of the file's pages under them: the file and its packed form are never both in memory. */
 static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int n_jobs) {
   for (int i = 0; i < n_jobs;) {
@@ -268,7 +346,7 @@ static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int 
     while (end < n_jobs && (end == i || n_bytes < WAVE_BYTES)) n_bytes += from[end++]->file->n_bytes;
     PackRun wave = {.job = all->job + i, .n_jobs = end - i, .claim = all->claim + i};
     dev_pool_run(m->pool, pack_thread, &wave);
-    for (int k = i; k < end; k++) os_drop_file_pages(from[k]->file->p, from[k]->file->n_bytes);
+    for (int k = i; k < end; k++) drop_pages(from[k]);
     i = end;
   }
 }
@@ -277,10 +355,6 @@ static int64_t cpu_now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static ModelTensor *tensor_at(Model *m, int i) {
-  return i < m->n_tensors ? &m->tensor[i] : &m->ltensor[i - m->n_tensors];
 }
 
 Err *model_load_weights(Model *m) {
@@ -309,6 +383,12 @@ Err *model_load_weights(Model *m) {
     off += (size_t)t->packed_bytes;
     from[run.n_jobs] = t;
     TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
+  }
+  for (int i = 0; i < n; i++) {
+    ModelTensor *t = tensor_at(m, i);
+    ModelTensor *own = t->same_as >= 0 ? &m->tensor[t->same_as] : t;
+    if (t->want_rows && t->parts && !own->raw) TRY(keep_rows(m, own));
+    t->raw = own->raw;
   }
   int64_t t0 = os_now_ns(), cpu = cpu_now_ns();
   pack_in_waves(m, &run, from, n_jobs);

@@ -3,16 +3,16 @@
 #include <string.h>
 #include "model/priv.h"
 
-static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
-  const Model *m = ctx;
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out) {
+  const Module *m = module;
   const FormatDecl *f = NULL;
   if (dtype) {
     char name[32];
     size_t n = strlen(dtype);
     if (n >= sizeof name) return false;
     for (size_t i = 0; i <= n; i++) name[i] = (char)(dtype[i] >= 'A' && dtype[i] <= 'Z' ? dtype[i] + 32 : dtype[i]);
-    f = lang_format(m->module, name);
-  } else f = lang_format_gguf(m->module, gguf_id);
+    f = lang_format(m, name);
+  } else f = lang_format_gguf(m, gguf_id);
   if (!f) return false;
   *out = (FileFormat){f->name, f->block, f->n_bytes};
   return true;
@@ -85,9 +85,23 @@ static Err *choose_numbers(Model *m) {
   return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
 }
 
+/* A kind of number, whatever the format that is no more than it is called. */
+static Err *plain_kv(Model *m) {
+  IrMem mem = dx_mem(m->kv);
+  for (int i = 0; i < m->module->n_formats && mem != IR_M_none && !m->kv_form; i++) {
+    FormatForm *f;
+    if (m->module->format[i]->block > 1 || m->module->format[i]->n_fields != 1) continue;
+    TRY(tp_form(m->forms, m->module->format[i]->name, &f));
+    if (f->plain && f->mem == mem) m->kv_form = f;
+  }
+  return NULL;
+}
+
 /* Any format that floats can be stored in: a number, or blocks with an encode. */
 static Err *choose_kv(Model *m) {
   const FormatDecl *f = lang_format(m->module, m->kv);
+  if (!f) TRY(plain_kv(m));
+  if (m->kv_form) return NULL;
   const char *near = "", *names = "";
   int best = 3;
   if (f) {
@@ -137,6 +151,9 @@ static Err *start_engine(Model *m) {
 static void mark_packed(Model *m, const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) {
     const TpBuf *t = &s->tp->buf[i];
+    if (t->fmt && t->raw && s->bind[i].kind == BIND_TENSOR) m->tensor[s->bind[i].index].want_rows = true;
+    for (int l = 0; t->fmt && t->raw && s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
+      if (m->by_layer[l] == s) m->ltensor[l * m->n_ltensors + s->bind[i].index].want_rows = true;
     if (!t->fmt || t->raw || t->role != BUF_WEIGHT || t->alias != i) continue;
     if (s->bind[i].kind == BIND_TENSOR) m->tensor[s->bind[i].index].want_packed = true;
     for (int l = 0; s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
@@ -157,7 +174,7 @@ static void drop_unread(const Section *s) {
 
 Err *model_bind(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
-  TRY(file_weights_open(m->arena, path, find_format, m, &m->weights));
+  TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
   TRY(choose_declaration(m));
   TRY(choose_context(m));
@@ -257,7 +274,7 @@ int64_t model_bytes_per_token(const Model *m) {
 static void tensor_line(const Model *m, const ModelTensor *t, Str *out) {
   if (!t->file || t->same_as >= 0) return;
   bool int8 = strcmp(m->precision, "f32") && t->form->integer;
-  str_addf(out, "  %-28s %-6s %lldx%lld  %s\n", t->file->name, t->form->decl->name, (long long)t->dim[0], (long long)(t->n_dims > 1 ? t->dim[1] : 1),
+  str_addf(out, "  %-28s %-6s %lldx%lld  %s\n", t->file->name, t->parts ? t->parts->layout->name : t->form->decl->name, (long long)t->dim[0], (long long)(t->n_dims > 1 ? t->dim[1] : 1),
            t->values ? "kept as f32" : !t->want_packed ? "rows read from the file" : int8 ? "integer road" : t->form->code >= 0 ? "decoded to f32 in the product" : "float road");
 }
 

@@ -9,7 +9,7 @@
 typedef struct ModelOptions {
   const char *precision;   /* "int8", "f32"; NULL: int8 for formats that have it */
   const char *target;      /* a row of gen/targets.def; NULL: the best this machine runs */
-  const char *kv;          /* format of keys and values: "f32", "f16", "bf16"; NULL: f32 at --precision f32, else f16 */
+  const char *kv;          /* format of keys and values, any that has an encode; NULL: f32 at --precision f32, else f16 */
   const char *std_dir;     /* --std: texts added to or overriding the embedded ones; NULL: none */
   int n_threads;           /* 0: what affinity and cgroup allow */
   int64_t context;         /* positions to hold; 0: the model's own, at most 8192 unless asked for */
@@ -37,6 +37,10 @@ int model_n_threads(const Model *m);
 const ModelTimes *model_times(const Model *m);
 void model_plan_text(const Model *m, Str *out);   /* what runs where: precision, road and bytes of every tensor, memory */
 int64_t model_bytes_per_token(const Model *m);    /* weight bytes one decoded token reads */
+
+/* tensor.c: one tensor of a model's files as floats, row by row, whether blocks or several tensors hold it. *rows, *cols: 0 or what is expected; then
+   what they are. Fails: ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SHAPE. */
+Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, const char *name, int64_t *rows, int64_t *cols, float **out);
 
 Err *seq_new(Model *m, Seq **out);                /* Fails: ERR_MEMORY */
 void seq_free(Seq *s);

@@ -32,24 +32,44 @@ void hyper_layer(HyperEnv *env, const LayerDecl *l, int layer, Hyper *numbers); 
 const Hyper *hyper_find(const HyperEnv *env, const char *name);
 double num_float(Num n);
 
+/* parts.c: a weight that several tensors hold, as a layout of the texts says. */
+typedef struct TensorParts {
+  const LayoutDecl *layout;
+  const char *stem;              /* what * stands for in the layout's names */
+  FormatParts fit;
+  const FileTensor *tensor[16];  /* as the layout lists them; NULL: none */
+  const FileTensor *file;        /* what the weight would be in one tensor: its name, extents, bytes of all */
+  FormatForm *form;
+  float *number; int32_t *order; /* of the tensors' JSON; columns by group, NULL: as they are */
+  const void **at;               /* what packing reads */
+} TensorParts;
+/* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
+Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
+void model_parts_used(const Weights *w, const TensorParts *p, bool *used); /* by the file's tensors: it knows them */
+Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
+
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
+
 /* load.c: tensors. */
 typedef struct ModelTensor {
   const TensorDecl *decl;
   const TensorSource *source;    /* the one that the file has */
   const FileTensor *file;        /* NULL: filled with a number, or another tensor's */
+  TensorParts *parts;            /* NULL: one tensor of the file holds it */
   FormatForm *form;
   int64_t dim[4]; int n_dims;
   const uint8_t *raw;            /* blocks as in the file, rows in file order */
   float *values;                 /* decoded, where the declaration says f32 */
   uint8_t *packed; int64_t packed_bytes;
+  int order_of;                  /* the first tensor, here or in its layer, with this order of columns; its own index where there is none before */
   bool absent;                   /* the file has none, and the declaration allows it */
   int same_as;                   /* index of the tensor whose bytes it shares, -1 */
-  bool want_packed;
+  bool want_packed, want_rows;   /* rows: picked one by one, as they lie */
 } ModelTensor;
 
 /* graph.c: sections. */
-typedef enum BindKind { BIND_TEMP, BIND_VAR, BIND_TENSOR, BIND_LAYER_TENSOR, BIND_STATE, BIND_ARRAY, BIND_RUNTIME } BindKind;
-typedef struct Bind { BindKind kind; int index; bool out; } Bind;  /* TEMP: unused; VAR: variable; RUNTIME: graph parameter; out: written */
+typedef enum BindKind { BIND_TEMP, BIND_VAR, BIND_TENSOR, BIND_LAYER_TENSOR, BIND_STATE, BIND_ARRAY, BIND_RUNTIME, BIND_ORDER, BIND_LAYER_ORDER } BindKind;
+typedef struct Bind { BindKind kind; int index; bool out; } Bind;  /* TEMP: unused; VAR: variable; RUNTIME: graph parameter; ORDER: which column of the tensor each is; out: written */
 typedef struct Var { const char *name; int64_t row_bytes; Dx dim0; bool is_sym_rows; int sym; IrMem mem; int64_t max_bytes; uint8_t *mem_at[2]; int now; } Var;
 typedef struct VarBuf { int buf; bool assigned; } VarBuf;
 typedef struct Section {
@@ -100,7 +120,7 @@ struct Model {
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; int64_t huge_at; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */

@@ -35,20 +35,71 @@ static void plan_temps(Model *m, Section *s) {
 }
 
 static const int64_t STATE_MAX = (int64_t)1 << 46;
+
+/* The buffer of state i in a layer, or -1. */
+static int state_buf(const Section *s, int i) {
+  for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_STATE && s->bind[b].index == i && s->tp->buf[b].alias == b) return b;
+  return -1;
+}
+
+static int64_t state_rows(const Section *s, int buf) {
+  int64_t n = 1;
+  CHECK(dx_is_int(s->tp->dag, s->tp->buf[buf].dim[0], &n), "a state of unknown size");
+  return n;
+}
+
+static int root_of(const Tp *t, int b) {
+  while (t->buf[b].alias != b) b = t->buf[b].alias;
+  return b;
+}
+
+/* A state that is also seen under another first dimension must be dense. */
+static bool seen_otherwise(const Section *s, int buf) {
+  for (int b = 0; b < s->tp->n_bufs; b++) if (root_of(s->tp, b) == buf && s->tp->buf[b].dim[0] != s->tp->buf[buf].dim[0]) return true;
+  return false;
+}
+
+static void set_pitch(Section *s, int buf, int64_t bytes) {
+  for (int b = 0; b < s->tp->n_bufs; b++) if (root_of(s->tp, b) == buf) s->tp->buf[b].pitch = bytes / ir_mem_bytes[s->tp->buf[b].mem];
+}
+
+typedef struct StateRows { Section *s; int buf; int64_t n, bytes; bool dense; } StateRows; /* of one layer's state */
+
+/* Lays a state, and with it those behind it of as many rows: row r of all lies together, row r + 1 behind it, so that a sequence touches memory
+   only as far as it has come, in one piece. */
+static Err *lay_states(Model *m, StateRows *x, int k, int n_all) {
+  m->state_bytes = ROUND_UP(m->state_bytes, 64);
+  int64_t pitch = 0, n_rows = x[k].n;
+  int last = x[k].dense ? k + 1 : n_all;
+  for (int j = k; j < last; j++) {
+    if (x[j].n != n_rows || (x[j].dense && j != k)) continue;
+    m->state_off[j] = m->state_bytes + pitch;
+    pitch += x[j].bytes;
+  }
+  if (pitch > STATE_MAX / n_rows || (m->state_bytes += pitch * n_rows) > STATE_MAX)
+    return err_new(ERR_LIMIT, "the state of a sequence of %lld positions takes more than %lld bytes", (long long)m->context, (long long)STATE_MAX);
+  for (int j = k; j < last; j++) {
+    if (x[j].n != n_rows || (x[j].dense && j != k)) continue;
+    x[j].n = 0;
+    if (!x[j].dense) set_pitch(x[j].s, x[j].buf, pitch);
+  }
+  return NULL;
+}
+
 static Err *plan_states(Model *m) {
   if (!m->layer) return NULL;
-  int n = m->layer->n_states;
-  m->state_off = ARENA_ARRAY(m->arena, int64_t, m->n_layers * n + 1);
-  for (int l = 0; l < m->n_layers; l++) {
-    const Section *s = m->by_layer[l];
-    for (int i = 0; i < n; i++) {
-      int buf = -1;
-      for (int b = 0; b < s->tp->n_bufs; b++) if (s->bind[b].kind == BIND_STATE && s->bind[b].index == i && s->tp->buf[b].alias == b) buf = b;
-      m->state_off[l * n + i] = m->state_bytes;
-      if (buf >= 0) m->state_bytes += ROUND_UP(tp_buf_bytes(s->tp, buf, NULL) + 64, 64);
-      if (m->state_bytes > STATE_MAX) return err_new(ERR_LIMIT, "the state of a sequence of %lld positions takes more than %lld bytes", (long long)m->context, (long long)STATE_MAX);
-    }
+  int n = m->layer->n_states, n_all = m->n_layers * n;
+  m->state_off = ARENA_ARRAY(m->arena, int64_t, n_all + 1);
+  StateRows *x = ARENA_ARRAY(m->arena, StateRows, n_all + 1);
+  for (int k = 0; k < n_all; k++) {
+    Section *s = m->by_layer[k / n];
+    int buf = state_buf(s, k % n);
+    if (buf < 0) continue;
+    x[k] = (StateRows){s, buf, state_rows(s, buf), 0, seen_otherwise(s, buf)};
+    int64_t bytes = tp_row_elems(s->tp, buf) * ir_mem_bytes[s->tp->buf[buf].mem];
+    x[k].bytes = x[k].dense ? bytes : ROUND_UP(bytes, 64);
   }
+  for (int k = 0; k < n_all; k++) if (x[k].n) TRY(lay_states(m, x, k, n_all));
   return NULL;
 }
 
@@ -81,6 +132,8 @@ static void *bound_address(Model *m, const Section *s, int layer, int b) {
       const ModelTensor *x = bd->kind == BIND_TENSOR ? &m->tensor[bd->index] : &m->ltensor[layer * m->n_ltensors + bd->index];
       return x->values ? (void *)x->values : t->raw ? (void *)(uintptr_t)x->raw : (void *)x->packed;
     }
+    case BIND_ORDER: return m->tensor[bd->index].parts->order;
+    case BIND_LAYER_ORDER: return m->ltensor[layer * m->n_ltensors + bd->index].parts->order;
     case BIND_ARRAY: return m->env.item[bd->index].array;
     case BIND_RUNTIME: return bd->index == 0 ? m->tokens : bd->index == 1 ? m->pos : m->rows;
     case BIND_STATE: return NULL;
@@ -107,6 +160,8 @@ static Err *check_data(Model *m, const Section *s) {
   int64_t *most = ARENA_ARRAY(m->arena, int64_t, s->tp->n_bufs + 1);
   for (int b = 0; b < s->tp->n_bufs; b++) {
     most[b] = -1;
+    int64_t n = 0;
+    if ((s->bind[b].kind == BIND_ORDER || s->bind[b].kind == BIND_LAYER_ORDER) && dx_is_int(s->tp->dag, s->tp->buf[b].dim[0], &n)) most[b] = n - 1;
     if (s->bind[b].kind == BIND_RUNTIME) most[b] = s->bind[b].index == 0 ? m->n_vocab - 1 : s->bind[b].index == 1 ? m->context - 1 : m->chunk - 1;
   }
   return err_wrap(tp_data_check(s->tp, most), "model %s", m->decl->name);
@@ -166,14 +221,14 @@ static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, 
 /* -> whether any of it was this thread's. */
 static bool run_job(Model *m, Job *j, int i, int thread) {
   void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
-  int64_t a, b, chunk = MAX(j->n_items / (m->n_threads * 4), 1);
+  int64_t a, b, least = MAX(j->n_items / (m->n_threads * 16), 1);
   bool any = false;
   if (j->n_items == 0) return false;
   if (m->n_threads == 1) {
     j->k->entry(j->args, 0, j->n_items, scratch);
     return true;
   }
-  for (; dev_claim(&m->claim[i], chunk, j->n_items, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
+  for (; dev_claim_part(&m->claim[i], least, j->n_items, m->n_threads, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
   return any;
 }
 
@@ -354,16 +409,6 @@ static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
   }
 }
 
-enum { HUGE_FROM = 512 }; /* tokens from which a sequence's state is worth huge pages: before, most of each would be cleared for nothing */
-
-static void seq_grow(Seq *s, int n_tokens) {
-  s->n_tokens += n_tokens;
-  if (s->n_tokens < MAX(s->huge_at, HUGE_FROM)) return;
-  s->huge_at = s->n_tokens * 2;
-  os_pages_make_huge(&s->state);
-  trace_printf(TRACE_kv, "%p: %lld tokens: its pages become huge ones", (void *)s, (long long)s->n_tokens);
-}
-
 static void trace_parts(const StepPart *part, int n_parts, int64_t n_tokens, int64_t n_rows) {
   Str s = {0};
   for (int i = 0; i < n_parts; i++) str_addf(&s, "%s %p +%d at %lld", i ? "," : "", (void *)part[i].seq, part[i].n_tokens, (long long)part[i].seq->n_tokens);
@@ -386,7 +431,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   m->job = st.job;
   m->cap_jobs = st.cap_jobs;
   if (e) return e;
-  for (int i = 0; i < n_parts; i++) seq_grow(part[i].seq, part[i].n_tokens);
+  for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;
   return NULL;
@@ -397,7 +442,7 @@ Err *seq_new(Model *m, Seq **out) {
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;
-  Err *e = os_pages_alloc_small((size_t)m->state_bytes + 4096, &s->state);
+  Err *e = os_pages_alloc((size_t)m->state_bytes + 4096, &s->state);
   if (e) {
     free(s);
     return err_wrap(e, "state of a sequence");

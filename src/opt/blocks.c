@@ -2,6 +2,7 @@
 
    Memory is bytes; along dimension block_dim lie blocks, each as in a file:          .. [block 0][block 1] .. the next row
    or, where the last dimension is a number S, S rows' blocks number by number:       .. [number 0 of rows 0..S-1][number 1 of rows 0..S-1] ..
+   Bytes of an array lie by fours there, four of row 0, four of row 1, so that an integer product takes four codes of each row at once.
 
    so that lanes over the rows read each number of a block as one vector, and the position in the block must be known; lanes along the blocks
    (which start at a multiple of 16 and are known too) read what neighbours' expressions have in common as vectors: numbers one behind the
@@ -10,14 +11,53 @@
 #include "opt/emit.h"
 
 /* Where a block lies: byte of its first number, and its row among those side by side. */
-typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; int64_t scale; int lanes; } Place;
+typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; int64_t scale; int lanes; uint64_t key; } Place;
 typedef struct Lanes { Dx x[FULL_LANES]; int64_t off[FULL_LANES]; } Lanes; /* one element each: its value, bytes from the place to its block */
 
 static Lin field_byte(Place *p, const DxNode *n, int64_t off) {
-  Lin at = lin_add(p->e, p->byte, lin_scale(p->side, ir_mem_bytes[n->op]));
-  at.k += (n->ival + off) * p->scale;
+  int nth;
+  bool fours = p->scale > 1 && tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth);
+  Lin at = lin_add(p->e, p->byte, lin_scale(p->side, fours ? 4 : ir_mem_bytes[n->op]));
+  at.k += tp_block_byte(p->f, (IrMem)n->op, n->ival + off, 0, p->scale);
   at.lane = 0;
   return at;
+}
+
+/* Of lanes side by side: a byte comes out of its four. */
+static IrRef field_lanes(Place *p, const DxNode *n) {
+  IrBuild *b = &p->e->b;
+  int nth;
+  Lin at = field_byte(p, n, 0);
+  if (p->lanes == 1 || p->scale == 1 || !tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth)) return emit_load_at(p->e, (IrMem)n->op, p->lanes, p->base, at);
+  at.k -= nth;
+  IrRef v = emit_load_at(p->e, IR_M_i32, p->lanes, p->base, at);
+  if (n->op == IR_M_i8) return ir_shift(b, IR_sar, nth < 3 ? ir_shift(b, IR_shl, v, 24 - 8 * nth) : v, 24);
+  if (nth) v = ir_shift(b, IR_shr, v, 8 * nth);
+  return nth < 3 ? ir_op2(b, IR_and, v, ir_const_i(b, ir_vec_type(IR_E_I32, p->lanes), 255)) : v;
+}
+
+/* The field's number `index` places further on, which the data chooses, in each lane another. */
+static IrRef field_chosen(Place *p, const DxNode *n, IrRef index) {
+  IrBuild *b = &p->e->b;
+  DxNode first = *n;
+  int nth = 0, bytes = ir_mem_bytes[n->op];
+  bool fours = p->scale > 1 && tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth), half = n->op == IR_M_f16 || n->op == IR_M_bf16;
+  IrType t = ir_vec_type(IR_E_I32, p->lanes);
+  first.ival -= nth;
+  Lin at = field_byte(p, &first, 0);
+  IrRef off = ir_op2(b, IR_mul, index, ir_const_i(b, t, bytes * p->scale));
+  if (fours) { /* whole fours lie `scale` fours apart */
+    index = ir_op2(b, IR_add, index, ir_const_i(b, t, nth));
+    IrRef rest = ir_op2(b, IR_and, index, ir_const_i(b, t, 3));
+    off = ir_op2(b, IR_add, rest, ir_op2(b, IR_mul, ir_op2(b, IR_sub, index, rest), ir_const_i(b, t, p->scale)));
+  }
+  if (p->lanes == 1) return emit_load_at(p->e, (IrMem)n->op, 1, p->base, lin_add(p->e, at, lin_ref(ir_op1(b, IR_sext, off), 1)));
+  if (p->side.lane) off = ir_op2(b, IR_add, off, ir_op2(b, IR_mul, ir_iota(b, p->lanes), ir_const_i(b, t, fours ? 4 : bytes)));
+  IrRef base = ir_padd(b, p->base, lin_value(p->e, at));
+  IrType tf = ir_vec_type(IR_E_F32, p->lanes);
+  if (!half) return ir_gather(b, (IrMem)n->op, n->type == DT_F32 ? tf : t, base, off, 0);
+  emit_store_at(p->e, IR_M_u16, p->e->scratch, lin_const(0), ir_gather(b, IR_M_u16, t, base, off, 0), 0); /* widened on the way through scratch */
+  return ir_load(b, (IrMem)n->op, tf, p->e->scratch, 0, 1, 0);
 }
 
 static IrType lanes_of(const Place *p, DxType t) { return ir_vec_type(t == DT_F32 ? IR_E_F32 : t == DT_BOOL ? IR_E_I1 : IR_E_I32, p->lanes); }
@@ -30,13 +70,12 @@ static IrRef element(Place *p, Dx x) {
   switch (n.kind) {
     case DX_INT: v = ir_const_i(&e->b, lanes_of(p, (DxType)n.type), (int32_t)n.ival); break;
     case DX_FLT: v = ir_const_f(&e->b, lanes_of(p, DT_F32), n.fval); break;
-    case DX_FIELD: v = emit_load_at(e, (IrMem)n.op, p->lanes, p->base, field_byte(p, &n, 0)); break;
+    case DX_FIELD: v = n.n_args ? field_chosen(p, &n, element(p, n.arg[0])) : field_lanes(p, &n); break;
     case DX_TAB: v = emit_lookup(e, p->f, &n, element(p, n.arg[0]), p->lanes); break;
     default:
       CHECK(n.kind == DX_OP, "format %s: node of kind %d", p->f->decl->name, n.kind);
       for (int i = 0; i < n.n_args; i++) a[i] = element(p, n.arg[i]);
-      if (n.op == DXO_SHL || n.op == DXO_SHR) a[1] = ir_const_i(&e->b, IR_T_i32, p->f->dag->node[n.arg[1]].ival);
-      v = emit_op(e, (DxOp)n.op, (DxType)p->f->dag->node[n.arg[n.op == DXO_COND ? 1 : 0]].type, a, n.n_args, n.op == DXO_SHR && dx_range(p->f->dag, n.arg[0], NULL).lo >= 0);
+      v = emit_node_op(e, p->f->dag, x, NULL, a);
   }
   if (x < e->field.n) e->field.v[x] = v;
   return v;
@@ -54,8 +93,9 @@ static bool alike(const Dag *d, const Lanes *l) {
   for (int i = 1; i < FULL_LANES; i++) {
     const DxNode *k = &d->node[l->x[i]];
     if (k->kind != n->kind || k->op != n->op || k->type != n->type || k->n_args != n->n_args || k->ival != n->ival) return false;
-    if (n->kind == DX_OP && (n->op == DXO_SHL || n->op == DXO_SHR) && k->arg[1] != n->arg[1]) return false;
+    if (n->kind == DX_OP && (n->op == DXO_SHL || n->op == DXO_SHR) && (k->arg[1] != n->arg[1] || !dx_is_int(d, n->arg[1], NULL))) return false;
   }
+  if (n->kind == DX_OP && d->node[n->arg[0]].type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false; /* how depends on ranges */
   return n->kind == DX_OP || n->kind == DX_TAB;
 }
 
@@ -63,7 +103,7 @@ static bool fields_in_line(const Dag *d, const Lanes *l) {
   const DxNode *n = &d->node[l->x[0]];
   for (int i = 0; i < FULL_LANES; i++) {
     const DxNode *k = &d->node[l->x[i]];
-    if (k->kind != DX_FIELD || k->op != n->op || k->ival + l->off[i] != n->ival + l->off[0] + i * ir_mem_bytes[n->op]) return false;
+    if (k->kind != DX_FIELD || k->n_args || k->op != n->op || k->ival + l->off[i] != n->ival + l->off[0] + i * ir_mem_bytes[n->op]) return false;
   }
   return true;
 }
@@ -159,34 +199,108 @@ static bool is_written(const Emit *e, int buf) {
   return false;
 }
 
+/* Of everything read there. */
+static uint64_t place_key(const Place *p, int buf) {
+  uint64_t k[4] = {(uint64_t)p->e->b.at, (uint64_t)p->base, (uint64_t)p->lanes, is_written(p->e, buf) ? (uint64_t)p->e->n_steps : 0};
+  return hash_lin(p->side, hash_lin(p->byte, hash_bytes(k, sizeof k, 2)));
+}
+
 IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
   int buf = (int)load->ival;
   const TpBuf *b = &e->p->buf[buf];
   const FormatForm *f = b->blocks;
   Lin k = lin_of(e, load->arg[b->block_dim]), block;
   int64_t at;
-  if (e->err || !block_of(e, b, k, &block, &at)) return ir_const_f(&e->b, ir_vec_type(IR_E_F32, vec ? e->lanes : 1), 0);
+  bool code = load->op == WA_CODE;
+  IrType t = ir_vec_type(code ? IR_E_I32 : IR_E_F32, vec ? e->lanes : 1);
+  if (e->err || !block_of(e, b, k, &block, &at)) return code ? ir_const_i(&e->b, t, 0) : ir_const_f(&e->b, t, 0);
   Place p = place_of(e, buf, load->arg, load->n_args);
   p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.scale));
   bool along = vec && k.lane;
   p.lanes = vec && p.side.lane ? e->lanes : 1;
-  uint64_t kind[4] = {(uint64_t)e->b.at, (uint64_t)p.base, (uint64_t)p.lanes * 2 + along, is_written(e, buf) ? (uint64_t)e->n_steps : 0};
-  uint64_t h = hash_lin(p.side, hash_lin(p.byte, hash_bytes(kind, sizeof kind, 2)));
+  uint64_t h = place_key(&p, buf);
   if (!along) {
+    Dx x = emit_attr(f, (WgtAttr)load->op, at);
     emit_field_memo(e, f, h);
-    IrRef v = element(&p, f->x[at]);
+    IrRef v = element(&p, x);
     return vec && p.lanes == 1 ? ir_splat(&e->b, v, e->lanes) : v;
   }
-  h = hash_bytes(&at, sizeof at, h);
+  int64_t element_key[2] = {at, load->op};
+  h = hash_bytes(element_key, sizeof element_key, h);
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
   Lanes l;
-  for (int i = 0; i < FULL_LANES; i++) l.x[i] = f->x[(at + i) % f->block], l.off[i] = (at + i) / f->block * f->n_bytes;
+  for (int i = 0; i < FULL_LANES; i++) l.x[i] = emit_attr(f, (WgtAttr)load->op, (at + i) % f->block), l.off[i] = (at + i) / f->block * f->n_bytes;
   IrRef v = vector(&p, &l);
   if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
   e->load[e->n_load].key = h;
   e->load[e->n_load++].v = v;
   return v;
+}
+
+/* ---- integer products ---------------------------------------------------------------------------------------------- */
+static IrRef quad_word(void *ctx, const DxNode *n) {
+  Place *p = ctx;
+  int nth;
+  if (!tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth) || nth) return 0;
+  return emit_load_at(p->e, IR_M_i32, p->lanes, p->base, field_byte(p, n, 0));
+}
+
+static IrRef quad_value(void *ctx, Dx x) {
+  Place *p = ctx;
+  emit_field_memo(p->e, p->f, p->key);
+  return element(p, x);
+}
+
+static Lin bytes_of(Emit *e, const DxNode *a) {
+  int buf = (int)a->ival;
+  Lin at = buf_index(e, buf, a->arg, a->n_args);
+  if (e->p->buf[buf].local == e->region) at.k += e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + e->row / e->blocks);
+  return at;
+}
+
+/* isum(i < len: a[.. + i] * k.code[.., position + i, row]), lanes over rows side by side: four products a step. */
+bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out) {
+  int buf = (int)code->ival;
+  const TpBuf *b = &e->p->buf[buf];
+  const FormatForm *f = b->blocks;
+  bool ok = true;
+  if (b->block_dim + 1 >= b->n_dims || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
+  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok) return false;
+  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  Lin saved = e->axis[axis];
+  for (int64_t q = 0; q < len; q += 4) {
+    e->axis[axis] = lin_const(q);
+    IrRef u = 0;
+    Lin before = lin_const(-1);
+    for (int k = 0; k < r.n; k++) {
+      e->row = k;
+      Lin at_k = lin_of(e, code->arg[b->block_dim]), block;
+      int64_t at;
+      if (!block_of(e, b, at_k, &block, &at)) break;
+      Place p = place_of(e, buf, code->arg, code->n_args);
+      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.scale));
+      p.lanes = e->lanes;
+      p.key = place_key(&p, buf);
+      Lin where = lin_add(e, p.byte, lin_scale(p.side, 4));
+      if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
+        Dx x[4];
+        for (int i = 0; i < 4; i++) x[i] = emit_attr(f, WA_CODE, at + i);
+        if (at % 4 || !(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
+          emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
+          break;
+        }
+        before = where;
+      }
+      IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a->ival), bytes_of(e, a));
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
+    }
+  }
+  e->row = 0;
+  e->axis[axis] = saved;
+  *out = r;
+  return true;
 }
 
 /* Lanes are rows side by side, or elements along the blocks from a multiple of 16 on, where that is known: not in a reduction's loop. */

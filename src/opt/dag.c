@@ -278,6 +278,18 @@ IrMem dx_mem(const char *elt) {
   return IR_M_none;
 }
 
+Dx dx_part(Dag *d, IrMem m, bool is_unsigned, int part, Dx byte, int64_t most) {
+  DxPart p = {.part = part, .most = most};
+  DxNode n = d->node[byte];
+  bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
+  int i = 0;
+  if (n.kind == DX_INT) p.byte = n.ival, byte = dx_int(d, 0);
+  else if (n.kind == DX_OP && n.op == DXO_ADD && dx_is_int(d, n.arg[1], &p.byte)) byte = n.arg[0];
+  while (i < d->n_parts && (d->part[i].part != p.part || d->part[i].byte != p.byte || d->part[i].most != p.most)) i++;
+  if (i == d->n_parts) PUSH(d->arena, d->part, d->n_parts, d->cap_parts, p);
+  return dx_node(d, (DxNode){.kind = DX_PART, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .n_args = 1, .arg = {byte}, .ival = i, .fval = is_unsigned});
+}
+
 int dx_table(Dag *d, const TableDecl *t) {
   for (int i = 0; i < d->n_tabs; i++) if (d->tab[i].decl == t) return i;
   if (d->n_tabs == DX_MAX_TABLES) return -1;
@@ -372,6 +384,16 @@ static DxRange range_table(Ranges *g, const DxNode *n) {
   return r;
 }
 
+static DxRange range_of_mem(const DxNode *n) {
+  switch (n->op) {
+    case IR_M_u8: return (DxRange){0, 255};
+    case IR_M_i8: return (DxRange){-128, 127};
+    case IR_M_u16: return (DxRange){0, 65535};
+    case IR_M_i16: return (DxRange){-32768, 32767};
+    default: return n->fval > 0 ? (DxRange){0, UINT32_MAX} : (DxRange){INT32_MIN, INT32_MAX};
+  }
+}
+
 static DxRange range(Ranges *g, Dx x) {
   const Dag *d = g->d;
   const DxNode *n = &d->node[x];
@@ -385,14 +407,10 @@ static DxRange range(Ranges *g, Dx x) {
     case DX_LOAD:
       if (n->ival < d->n_data_max && d->data_max[n->ival] >= 0) return (DxRange){0, d->data_max[n->ival]};
       return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
-    case DX_FIELD:
-      switch (n->op) {
-        case IR_M_u8: return (DxRange){0, 255};
-        case IR_M_i8: return (DxRange){-128, 127};
-        case IR_M_u16: return (DxRange){0, 65535};
-        case IR_M_i16: return (DxRange){-32768, 32767};
-        default: return n->fval > 0 ? (DxRange){0, UINT32_MAX} : (DxRange){INT32_MIN, INT32_MAX};
-      }
+    case DX_PART:
+      if (d->part[n->ival].most) return (DxRange){0, d->part[n->ival].most - 1};
+      return range_of_mem(n);
+    case DX_FIELD: return range_of_mem(n);
     case DX_TAB: return range_table(g, n);
     case DX_RED: return n->op == RED_ARGMIN ? (DxRange){0, range(g, n->arg[0]).hi - 1} : RANGE_ANY;
     case DX_OP: return range_op(g, n);
@@ -441,8 +459,9 @@ void dx_print(const Dag *d, Dx x, Str *out) {
       str_add(out, "[");
       break;
     case DX_LEAF: str_addf(out, "leaf%d", (int)n->ival); return;
+    case DX_PART: str_addf(out, "%s:part%d+%lld[", ir_mem_name[n->op], d->part[n->ival].part, (long long)d->part[n->ival].byte); break;
     case DX_TAB: str_addf(out, "%s[", d->tab[n->ival].decl->name); break;
-    case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, n->kind == DX_WGT ? wgt[n->op] : ""); break;
+    case DX_LOAD: case DX_WGT: str_addf(out, "b%d%s[", (int)n->ival, wgt[n->op]); break;
     case DX_RED: str_addf(out, "red%d(k%d < ", n->op, (int)(n->ival % DX_BINDER)); break;
     default: str_addf(out, "%s(", dxops[n->op].name); break;
   }
@@ -450,7 +469,7 @@ void dx_print(const Dag *d, Dx x, Str *out) {
     if (i) str_add(out, n->kind == DX_RED ? ": " : ", ");
     dx_print(d, n->arg[i], out);
   }
-  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB || n->kind == DX_FIELD ? "]" : ")");
+  str_add(out, n->kind == DX_LOAD || n->kind == DX_WGT || n->kind == DX_TAB || n->kind == DX_FIELD || n->kind == DX_PART ? "]" : ")");
 }
 
 /* ---- the language's operators and functions --------------------------------------------------------------------------- */

@@ -144,6 +144,11 @@ IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
   return v;
 }
 
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {
+  IrRef idx = lin_sum(e, &byte);
+  ir_prefetch(&e->b, ptr, idx, 1, byte.k);
+}
+
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes) {
   IrRef idx = lin_sum(e, &byte);
   e->n_load = 0;
@@ -166,6 +171,7 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
     stride[i] = i < first ? 0 : s;
     if (i > first) s *= tp_dim_elems(e->p, b, i, NULL);
   }
+  if (!first && b->pitch) stride[0] = b->pitch;
 }
 
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
@@ -267,7 +273,7 @@ static Vals emit_reduce(Emit *e, Dx x, Vals *init);
 
 static Vals emit_op_node(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
-  if (n.op == DXO_ADD && n.type == DT_INT) { /* an integer sum starts from what is added to it: exact, and free */
+  if (n.op == DXO_ADD && n.type == DT_INT && !e->matrix) { /* an integer sum starts from what is added to it: exact, and free; not in tiles */
     for (int i = 0; i < 2; i++) {
       const DxNode *r = &e->d->node[n.arg[i]];
       if (r->kind != DX_RED || r->op != RED_ISUM || !in_lanes(e, n.arg[i])) continue;
@@ -293,6 +299,12 @@ static Vals emit_op_node(Emit *e, Dx x) {
   return r;
 }
 
+static bool lin_same(const Lin *a, const Lin *b) {
+  bool same = a->n == b->n && a->k == b->k && a->lane == b->lane;
+  for (int i = 0; same && i < a->n; i++) same = a->t[i].v == b->t[i].v && a->t[i].c == b->t[i].c;
+  return same;
+}
+
 static Vals emit_load(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
   int buf = (int)n.ival;
@@ -306,6 +318,7 @@ static Vals emit_load(Emit *e, Dx x) {
   }
   int rows = in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
+  Lin *at = ARENA_ARRAY(e->a, Lin, rows);
   for (int k = 0; k < rows; k++) {
     e->row = k;
     if (e->p->buf[buf].blocks) {
@@ -318,6 +331,13 @@ static Vals emit_load(Emit *e, Dx x) {
     if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
     l.k += off;
     l.lane = 0;
+    at[k] = l;
+    int before = 0; /* rows that read the same place share the load */
+    while (before < k && !lin_same(&at[before], &l)) before++;
+    if (before < k) {
+      r.v[k] = r.v[before];
+      continue;
+    }
     IrRef v = emit_load_at(e, buf_mem(e, buf), r.vec && contiguous ? e->lanes : 1, buf_base(e, buf), l);
     r.v[k] = r.vec && !contiguous ? ir_splat(&e->b, v, e->lanes) : v;
   }
@@ -601,7 +621,8 @@ static IrRef reduce_striped(Emit *e, const DxNode *n) {
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
-  if (n.op == RED_ISUM && emit_dot4(e, x, init, &out)) return out;
+  if (n.op == RED_ISUM && ((!init && emit_tile_bytes(e, x, &out)) || emit_dot4(e, x, init, &out))) return out;
+  if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
   if (n.op == RED_CHAIN || in_lanes(e, x) || e->s.naive) {
     if (n.op != RED_CHAIN && n.op != RED_ISUM && in_lanes(e, x)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum on every lane"));
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);

@@ -3,7 +3,7 @@
 #define LUMEN_TP_EMIT_H
 #include "opt/opt.h"
 
-enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16 };
+enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16, SUMS_BYTES = 4096 }; /* SUMS_BYTES: four matrix tiles of sums on their way through scratch */
 
 /* An integer as a sum: coef * value + .. + k + lane * (number of the lane). */
 typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t k, lane; } Lin;
@@ -14,18 +14,21 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
-typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel;
+typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
 
 typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
   const TpPlan *plan; Tp *p; Dag *d; const TpRegion *r; int region; Sched s;
   IrRef scratch;
   IrRef *arg;                     /* loaded argument table, as TpRegion.arg; pack and decode: the format's tables */
+  IrRef newest;             /* of the loads of packed weights */
   Lin axis[DX_MAX_AXES];
   int lane_axis, lanes;           /* -1: scalars; lanes are consecutive values of that axis */
   /* Rows in lockstep: `blocks` neighbouring blocks of lanes for each row of the tile, n_rows of both together. Row r stands for the tile's row
      r / blocks, whose row_axis is axis[row_axis] + r / blocks, and for the lanes after the first r % blocks blocks. */
   int n_rows, row, row_axis, blocks;
+  bool matrix; int n_sums;        /* rows in matrix tiles; sums made so far, which take turns in the tiles */
+  int64_t sums_off;               /* of the tiles' sums in scratch */
   int tile_row;                   /* rows one after another: which of the item's tile, whose locals it uses */
   IrRef tile, sub;                /* contraction: tile of 16 weight rows and block of lanes in it */
   Local *local; Panel *panel;
@@ -34,6 +37,7 @@ typedef struct Emit {
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
+  IrRef part[24], part_block;     /* packing a layout: addresses of its tensors, the block's number */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
@@ -46,6 +50,7 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never 
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);
@@ -79,7 +84,9 @@ Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
 void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
+Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */
 /* blocks.c */
+bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out); /* emit_dot4 of codes of a state */
 IrRef emit_block_element(Emit *e, const DxNode *load, bool vec);
 bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes);
 bool emit_along_blocks(Emit *e, Dx x, int axis); /* something in x lies in blocks along the axis */
@@ -91,14 +98,22 @@ int64_t emit_encode_bytes(const FormatForm *f);
 void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte); /* one number of one lane: to memory */
 /* quad.c: four codes of each row while packing, one a byte. */
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
+/* The same of blocks wherever they lie: word gives four bytes that begin at a field's, 0: they do not lie so; value one expression; 0: a code may not fit. */
+typedef struct QuadFrom { void *ctx; IrRef (*word)(void *ctx, const DxNode *field); IrRef (*value)(void *ctx, Dx x); } QuadFrom;
+IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */
 IrRef emit_block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte); /* over fields; offs: gather lanes or 0 */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at); /* of a layout's tensor; at: DX_PART's byte, by row */
 IrRef emit_op(Emit *e, DxOp op, DxType type, const IrRef *arg, int n_args, bool logical); /* what the lanes have an instruction for */
 /* intop.c: any operation, x a DX_OP; axis_max as dx_range has it; may change arg. */
 IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *arg);
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
+bool emit_tile_pairs(Emit *e, Dx red, Vals *out);
+Dx panel_weight(const Dag *d, Dx x);           /* the only weight of an expression over constants; at most 0: there is none, or more */
+int64_t panel_bytes(const Emit *e, bool code); /* of an element, for 16 rows */
 bool panel_same(const Dag *d, Dx a, Dx b);     /* equal but for which element of the weight they are of */
 #endif

@@ -33,6 +33,10 @@ static Dx field(FmtEval *s, const Field *fl, Dx index) {
     return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an index of field %s runs from %lld to %lld, expected 0 to %lld; mask it with &", s->f->name, fl->name, (long long)r.lo, (long long)r.hi, (long long)fl->count - 1));
   bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
   DxNode n = {.kind = DX_FIELD, .op = (uint8_t)m, .type = flt ? DT_F32 : DT_INT, .ival = fl->offset + i * ir_mem_bytes[m], .fval = !strcmp(fl->elt, "u32")};
+  if (s->via) {
+    Dx at = dx_op2(s->d, DXO_MUL, index, dx_int(s->d, ir_mem_bytes[m]));
+    return dx_part(s->d, m, !strcmp(fl->elt, "u32"), s->via - 1, dx_op2(s->d, DXO_ADD, s->via_byte, dx_op2(s->d, DXO_ADD, at, dx_int(s->d, fl->offset))), s->via_most);
+  }
   if (!known) n.n_args = 1, n.arg[0] = index;
   return dx_node(s->d, n);
 }
@@ -106,6 +110,7 @@ static Dx eval_name(FmtEval *s, const Expr *e) {
   const FormatFn *own = own_fn(s, e->name);
   if (own && !own->arg) return fmt_call(s, own, 0, 0);
   const Field *f = s->encode ? NULL : fmt_field(s->f, e->name);
+  for (int i = 0; s->parts && !s->via && i < s->parts->decl->n_parts; i++) if (!strcmp(s->parts->decl->part[i].name, e->name)) return fmt_part(s, i, NULL, 0);
   return f ? field(s, f, dx_int(s->d, 0)) : fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: name '%s' has no value here", s->f->name, e->name));
 }
 
@@ -166,6 +171,8 @@ static Dx eval_call(FmtEval *s, const Expr *e) {
   int n = 0;
   DxOp op = dx_builtin(e->name, &n);
   if (op && n == e->n_args) return eval_builtin(s, e, op);
+  Dx of_parts = s->parts ? fmt_part_call(s, e) : 0;
+  if (of_parts || s->err) return of_parts;
   const FnDecl *f = lang_fn(s->m, e->name);
   if (f) return eval_fn(s, e, f);
   return fmt_fail(s, err_new(ERR_NOT_FOUND, "format %s: function '%s': no such function", s->f->name, e->name));
@@ -174,6 +181,12 @@ static Dx eval_call(FmtEval *s, const Expr *e) {
 /* Of a field or a table by an index that cannot leave it. */
 static Dx eval_index(FmtEval *s, const Expr *e) {
   const char *name = e->arg[0]->name;
+  for (int k = 0; s->parts && !s->via && k < s->parts->decl->n_parts; k++) {
+    Dx at[8];
+    if (strcmp(s->parts->decl->part[k].name, name)) continue;
+    for (int j = 1; j < e->n_args && j <= 8; j++) at[j - 1] = fmt_eval(s, e->arg[j]);
+    return s->err ? dx_int(s->d, 0) : fmt_part(s, k, at, e->n_args - 1);
+  }
   Dx x = fmt_eval(s, e->arg[1]);
   if (s->err) return x;
   const Field *f = fmt_field(s->f, name);
@@ -311,6 +324,8 @@ static Dx eval_kind(FmtEval *s, const Expr *e) {
         int64_t lo = dx_range(s->d, a, s->axis_max).lo;
         if (lo < 0 && lo > INT32_MIN) return fmt_fail(s, err_new(ERR_SHAPE, "format %s: an int that may be %lld is divided, expected none below 0; add to it first, or use >>", s->f->name, (long long)lo));
       }
+      int64_t by;
+      if ((e->op == OP_DIV || e->op == OP_MOD) && ints && s->parts && dx_is_int(s->d, b, &by)) return fmt_divide(s, e->op == OP_MOD, a, by);
       return dx_op2(s->d, dx_infix[e->op], a, b);
     }
     case EX_COND: { /* the branch not taken is not evaluated: it may index outside its field */

@@ -12,6 +12,10 @@ typedef struct FmtEval {
   int64_t left;             /* expressions that may still be evaluated */
   struct FmtMemo *memo; int n_memo, cap_memo;
   const FormatFn *fn; int n_fns; /* functions that names mean: the format's or its encode's */
+  const FormatParts *parts;  /* of a layout: tensors take the place of fields */
+  int via; Dx via_byte; int64_t via_most; /* fields are of this element of tensor via-1; 0: of the block */
+  Dx sorted;                /* the column, where columns are sorted by their groups */
+  const Expr **number; int n_numbers, cap_numbers; /* json(..) met so far */
   bool encode;              /* x(k) is the float to store; a field's name is what is stored there */
   Err *err;                 /* the first mistake; nodes made after it mean nothing */
 } FmtEval;
@@ -20,5 +24,9 @@ Dx fmt_eval(FmtEval *s, const Expr *e);
 void fmt_begin(FmtEval *s, Dag *d, const Module *m, const FormatDecl *f, bool encode);
 Dx fmt_call(FmtEval *s, const FormatFn *fn, Dx arg, Dx arg2); /* the format's own function */
 void fmt_name(FmtEval *s, const char *name, Dx value);
+Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index); /* parts.c: an element of a layout's tensor */
+Dx fmt_part_call(FmtEval *s, const Expr *e); /* has, json, key, ..; 0: none of them */
+Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leaves and layout from x */
+Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);
 #endif

@@ -11,16 +11,19 @@
 
 /* ---- canonical form ------------------------------------------------------------------------------------------------ */
 enum { MAX_BOOK = 16 };
-typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over, books; } Leafs;
+typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over, books; const uint8_t *users; int n_users; } Leafs;
 
 /* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
-   from a table are what is kept: `bare` says which. */
-static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
-  if (n->kind == DX_FIELD) return true;
+   from a table are what is kept: `bare` says which. users: how many operations of the element read a node, where a small int that several
+   read is to be kept; NULL: it is not. */
+static bool is_leaf(const Leafs *l, const DxNode *n, Dx x, bool bare) {
+  const Dag *d = l->d;
+  if (n->kind == DX_FIELD || n->kind == DX_PART) return true;
   if (n->type != DT_INT || n->kind == DX_INT) return false;
   if (!bare || n->kind != DX_OP) return true;
   DxRange r = dx_range(d, x, NULL);
   int constants = 0;
+  if (x < l->n_users && l->users[x] > 1 && r.lo >= 0 && r.hi < 256) return true;
   for (int i = 0; i < n->n_args; i++) constants += d->node[n->arg[i]].kind == DX_INT;
   return constants + 1 != n->n_args && r.lo >= -32768 && r.hi < 65536;
 }
@@ -59,7 +62,7 @@ static Dx leafify(Leafs *l, Dx x, bool bare) {
     Dx chosen = from_book(l, n);
     if (chosen) return chosen;
   }
-  if (is_leaf(l->d, &n, x, bare)) {
+  if (is_leaf(l, &n, x, bare)) {
     for (int i = 0; i < l->n; i++) if (l->at[i] == x) return l->leaf[i];
     if (l->n == MAX_LEAVES) { l->over = true; return x; }
     l->at[l->n] = x;
@@ -211,8 +214,8 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
   l->gran = granularity(l->at, f->block);
   if (l->gran < 4) l->gran = 1;
   if (!l->is_int) {
-    l->mem = n->kind == DX_FIELD ? (IrMem)n->op : IR_M_f32;
-    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != DX_FIELD || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
+    l->mem = n->kind == DX_FIELD || n->kind == DX_PART ? (IrMem)n->op : IR_M_f32;
+    for (int i = 0; i < f->block; i++) if (f->dag->node[l->at[i]].kind != n->kind || f->dag->node[l->at[i]].op != n->op) l->mem = IR_M_f32;
     return;
   }
   l->lo = INT64_MAX, l->hi = INT64_MIN;
@@ -249,13 +252,36 @@ static Dx split_sum(void *ctx, Dx x) {
   return dx_op2(d, (DxOp)sum.op, a, dx_rewrite(d, dx_op1(d, DXO_TOF, sum.arg[1]), split_sum, d));
 }
 
-static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, bool books) {
-  Leafs first = {.d = f->dag, .books = books};
+/* How many operations below x read each node: 0, 1, 2 for more. */
+static void count_users(Dag *d, Dx x, uint8_t *users) {
+  const DxNode *n = &d->node[x];
+  for (int i = 0; i < n->n_args; i++) {
+    if (users[n->arg[i]] < 2) users[n->arg[i]]++;
+    if (dag_walk_first(d, n->arg[i])) count_users(d, n->arg[i], users);
+  }
+}
+
+typedef enum LeafWays { LEAVES_PLAIN, LEAVES_BOOKS, LEAVES_SHARED } LeafWays;
+static Leafs leaves_begin(FormatForm *f, Dx x, LeafWays ways, uint8_t *users, int n_users) {
+  Leafs l = {.d = f->dag, .books = ways == LEAVES_BOOKS};
+  if (ways != LEAVES_SHARED) return l;
+  memset(users, 0, (size_t)n_users);
+  dag_walk_begin(f->dag);
+  count_users(f->dag, x, users);
+  l.users = users;
+  l.n_users = n_users;
+  return l;
+}
+
+static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, LeafWays ways) {
+  int n_users = f->dag->n;
+  uint8_t *users = ways == LEAVES_SHARED ? ARENA_ARRAY(a, uint8_t, n_users) : NULL;
+  Leafs first = leaves_begin(f, x[0], ways, users, n_users);
   f->value = leafify(&first, x[0], false);
   f->n_leaves = first.n;
   for (int s = 0; s < first.n; s++) f->leaf[s] = (PackLeaf){.at = ARENA_ARRAY(a, Dx, f->block)};
   for (int i = 0; i < f->block; i++) {
-    Leafs l = {.d = f->dag, .books = books};
+    Leafs l = leaves_begin(f, x[i], ways, users, n_users);
     if (leafify(&l, x[i], false) != f->value || l.n != first.n || l.over) return false;
     for (int s = 0; s < l.n; s++) f->leaf[s].at[i] = l.at[s];
   }
@@ -273,21 +299,22 @@ static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, bool books) {
 /* Every element is a float that the data chooses from the block's own. */
 static bool from_books(const FormatForm *f) {
   for (int s = 0; s < f->n_leaves; s++)
-    if (!f->leaf[s].is_int && f->leaf[s].gran == 1 && f->dag->node[f->leaf[s].at[0]].n_args) return true;
+    if (!f->leaf[s].is_int && f->leaf[s].gran == 1 && f->dag->node[f->leaf[s].at[0]].kind == DX_FIELD && f->dag->node[f->leaf[s].at[0]].n_args) return true;
   return false;
 }
 
 static void find_form(FormatForm *f, Arena *a) {
-  bool plainly = find_leaves(f, a, f->x, false);
-  if (plainly && !from_books(f)) return;
-  if (plainly) {
-    if (find_leaves(f, a, f->x, true) && f->code >= 0) return;
-    CHECK(find_leaves(f, a, f->x, false));
+  bool plain = find_leaves(f, a, f->x, LEAVES_PLAIN);
+  if (plain && !from_books(f)) return;
+  if (plain) {
+    if (find_leaves(f, a, f->x, LEAVES_BOOKS) && f->code >= 0) return;
+    CHECK(find_leaves(f, a, f->x, LEAVES_PLAIN));
     return;
   }
   Dx *y = ARENA_ARRAY(a, Dx, f->block);
   for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
-  if (!find_leaves(f, a, y, false)) keep_value(f);
+  if (find_leaves(f, a, y, LEAVES_PLAIN) || find_leaves(f, a, f->x, LEAVES_SHARED)) return;
+  keep_value(f);
 }
 
 static bool has_leaf(const Dag *d, Dx x, int slot) {
@@ -454,6 +481,62 @@ static void widen(FormatForm *f, Arena *a) {
   f->block = 32;
 }
 
+/* A table of floats that are small whole numbers of some power of two: that table, of bytes. Zero loses its sign. */
+typedef struct WholeTables { Dag *d; int of[DX_MAX_TABLES]; float by[DX_MAX_TABLES]; } WholeTables; /* of: 1 + the table of bytes, -1: there is none */
+static int whole_table(WholeTables *w, int table) {
+  const TableDecl *t = w->d->tab[table].decl;
+  if (w->of[table]) return w->of[table];
+  w->of[table] = -1;
+  for (float by = 1; by <= 256 && w->of[table] < 0; by *= 2) {
+    bool ok = !strcmp(t->elt, ir_mem_name[IR_M_f32]);
+    for (int i = 0; i < t->n_values; i++) {
+      double v = t->value[i] * (double)by;
+      ok = ok && v >= -127 && v <= 127 && !(v < (double)(int)v) && !(v > (double)(int)v);
+    }
+    if (!ok) continue;
+    TableDecl *b = ARENA_NEW(w->d->arena, TableDecl);
+    *b = (TableDecl){.name = arena_printf(w->d->arena, "%s.whole", t->name), .elt = ir_mem_name[IR_M_i8], .value = ARENA_ARRAY(w->d->arena, double, t->n_values), .n_values = t->n_values};
+    for (int i = 0; i < t->n_values; i++) b->value[i] = t->value[i] * (double)by + 0.0;
+    w->by[table] = 1 / by;
+    w->of[table] = dx_table(w->d, b) < 0 ? -1 : 1 + dx_table(w->d, b);
+  }
+  return w->of[table];
+}
+
+static Dx whole_codes(void *ctx, Dx x) {
+  WholeTables *w = ctx;
+  const DxNode n = w->d->node[x];
+  int to = n.kind == DX_TAB && n.type == DT_F32 && n.ival < DX_MAX_TABLES ? whole_table(w, (int)n.ival) : -1;
+  if (to < 0) return 0;
+  Dx v = dx_to_f32(w->d, dx_lookup(w->d, to - 1, n.arg[0]));
+  return w->by[n.ival] < 1 ? dx_op2(w->d, DXO_MUL, v, dx_flt(w->d, w->by[n.ival])) : v;
+}
+
+/* Zero points beside codes: of a layout's tensors it is tried first whether they part, since a code then stays as small as it is stored. */
+static void find_layout_form(FormatForm *f, Arena *a) {
+  Dx *x = ARENA_ARRAY(a, Dx, f->block), *y = ARENA_ARRAY(a, Dx, f->block);
+  WholeTables w = {.d = f->dag};
+  for (int i = 0; i < f->block; i++) x[i] = dx_rewrite(f->dag, f->x[i], whole_codes, &w);
+  for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, x[i], split_sum, f->dag);
+  f->x = x;
+  if (!find_leaves(f, a, y, false) && !find_leaves(f, a, x, false)) keep_value(f);
+}
+
+/* What the elements have in common, and how it is packed. as_value: nothing, each is kept as f32. */
+Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
+  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
+  f->chunk = f->block % 32 == 0 ? 32 : f->block;
+  if (as_value) {
+    keep_value(f);
+    return NULL;
+  }
+  if (f->layout) find_layout_form(f, a);
+  else find_form(f, a);
+  keep_computed(f, a);
+  find_integer(f);
+  return NULL;
+}
+
 enum { MAX_OPS = 1 << 20 };
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatForm **out) {
   FormatForm *f = ARENA_NEW(a, FormatForm);
@@ -465,7 +548,6 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   if (!x) return err_new(ERR_SYNTAX, "format %s: x(i), the value of an element, is missing", decl->name);
   if (decl->block < 1 || decl->block > 4096) return err_new(ERR_LIMIT, "format %s: block is %lld elements, expected 1 to 4096", decl->name, (long long)decl->block);
   f->x = ARENA_ARRAY(a, Dx, f->block);
-  f->leaf = ARENA_ARRAY(a, PackLeaf, MAX_LEAVES);
   int64_t left = MAX_OPS;
   for (int i = 0; i < f->block; i++) {
     f->x[i] = dx_to_f32(f->dag, fmt_call(s, x, dx_int(f->dag, i), 0));
@@ -477,12 +559,8 @@ Err *format_analyze(Arena *a, const Module *m, const FormatDecl *decl, FormatFor
   f->plain = f->block == 1 && n->kind == DX_FIELD && n->ival == 0 && f->n_bytes == ir_mem_bytes[n->op];
   f->mem = f->plain ? (IrMem)n->op : IR_M_none;
   if (!f->plain && f->block < 32 && 32 % f->block == 0) widen(f, a);
-  f->chunk = f->block % 32 == 0 ? 32 : f->block;
-  find_form(f, a);
-  keep_computed(f, a);
-  find_integer(f);
   *out = f;
-  return NULL;
+  return format_find_form(a, f, false);
 }
 
 void format_table_args(const FormatForm *f, void **args) {

@@ -13,6 +13,7 @@ typedef struct Scope {
   int64_t axis_max[DX_MAX_AXES];
   int left;                 /* expressions that may still be evaluated */
   const char *op;
+  int sorted;               /* 1 + the weight in whose order of columns the other arguments are */
   Err *err;
 } Scope;
 enum { MAX_FN_DEPTH = 40, MAX_STEPS = 1 << 22, MAX_STMTS = 2048 };
@@ -95,6 +96,23 @@ static int64_t buf_dim_product(const Tp *p, const TpBuf *b, int from, const int6
   return n;
 }
 
+bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth) {
+  at %= f->decl->n_bytes;
+  for (int i = 0; i < f->decl->n_fields && (m == IR_M_u8 || m == IR_M_i8); i++) {
+    const Field *fl = &f->decl->field[i];
+    if (at < fl->offset || at >= fl->offset + fl->count * ir_mem_bytes[dx_mem(fl->elt)]) continue;
+    *nth = (int)((at - fl->offset) % 4);
+    return fl->count % 4 == 0;
+  }
+  return false;
+}
+
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side) {
+  int nth;
+  if (side > 1 && tp_block_fours(f, m, at, &nth)) return (at - nth) * side + lane * 4 + nth;
+  return at * side + lane * ir_mem_bytes[m];
+}
+
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f) {
   int64_t n = 0;
   bool number = f->plain && (f->mem == IR_M_f32 || f->mem == IR_M_f16 || f->mem == IR_M_bf16);
@@ -123,6 +141,7 @@ int64_t tp_row_pad(int64_t n_elems, IrMem mem) {
 int64_t tp_row_elems(const Tp *p, int buf) {
   const TpBuf *b = &p->buf[buf];
   if (b->n_dims < 2) return 1;
+  if (b->pitch) return b->pitch;
   return tp_row_pad(buf_dim_product(p, b, 1, NULL), b->mem);
 }
 
@@ -168,9 +187,9 @@ static Dx eval_call(Scope *s, const Expr *e) {
 }
 
 static int raw_twin(Tp *p, int buf) {
-  for (int i = 0; i < p->n_bufs; i++)
-    if (p->buf[i].raw && p->buf[i].tag == p->buf[buf].tag && p->buf[i].fmt == p->buf[buf].fmt) return i;
   TpBuf b = p->buf[buf];
+  if (b.fmt->rows) b.fmt = b.fmt->rows;
+  for (int i = 0; i < p->n_bufs; i++) if (p->buf[i].raw && p->buf[i].tag == b.tag && p->buf[i].fmt == b.fmt) return i;
   b.raw = true;
   return tp_buf(p, b);
 }
@@ -183,16 +202,34 @@ static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   if (d->node[row].kind != DX_AXIS) {
     if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: rows of a weight picked by an index have a value only, no code or scale", s->op));
     buf = raw_twin(s->p, buf);
+  } else if (f->sorted && s->sorted != buf + 1) {
+    return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s has its columns in the order of their groups, and this op does more with columns than sum over them", s->op, s->p->buf[buf].name));
   }
   return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
 }
 
 static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset"};
 
+static WgtAttr attr_of(const Expr *base) {
+  for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) return (WgtAttr)i;
+  return WA_VALUE;
+}
+
+/* An element of a state in blocks, or what it is made of. */
+static Dx block_load(Scope *s, int buf, const Dx *idx, int n, WgtAttr attr) {
+  const FormatForm *f = s->p->buf[buf].blocks;
+  if (attr != WA_VALUE && !f->integer) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: format %s has no codes; ask with: when %s.integer", s->op, f->decl->name, s->p->buf[buf].name));
+  if (attr == WA_OFFSET && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(s->p->dag, 0.0f);
+  DxNode node = {.kind = DX_LOAD, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = (uint8_t)n, .ival = buf};
+  memcpy(node.arg, idx, sizeof(Dx) * (size_t)n);
+  return dx_node(s->p->dag, node);
+}
+
 static Dx eval_index(Scope *s, const Expr *e) {
   const Expr *base = e->arg[0];
   const char *name = base->kind == EX_FIELD ? base->arg[0]->name : base->name;
   const Binding *b = lookup(s, name);
+  if (b && b->kind == BIND_VALUE && base->kind == EX_NAME) return b->value; /* a tensor left out: its default */
   if (!b || b->kind != BIND_BUF) return fail(s, err_new(ERR_NOT_FOUND, "op %s: '%s' is not a tensor", s->op, name));
   int buf = b->buf;
   Dx idx[DX_MAX_ARGS];
@@ -202,20 +239,22 @@ static Dx eval_index(Scope *s, const Expr *e) {
   for (int i = 0; i < n; i++) idx[i] = eval(s, e->arg[i + 1]);
   t = &s->p->buf[buf];
   if (t->fmt) {
-    WgtAttr attr = WA_VALUE;
+    WgtAttr attr;
     if (n != 2) return fail(s, err_new(ERR_SHAPE, "op %s: weight %s needs two indices (row, k)", s->op, name));
-    for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) attr = (WgtAttr)i;
+    attr = attr_of(base);
     return weight(s, buf, attr, idx[0], idx[1]);
   }
+  if (t->blocks) return block_load(s, buf, idx, n, attr_of(base));
   if (base->kind == EX_FIELD) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s is stored as numbers, which have no %s", s->op, name, base->name));
-  DxNode node = {.kind = DX_LOAD, .type = t->blocks || t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
+  DxNode node = {.kind = DX_LOAD, .type = t->mem == IR_M_f32 || t->mem == IR_M_f16 || t->mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)n, .ival = buf};
   memcpy(node.arg, idx, sizeof(Dx) * (size_t)n);
   return dx_node(s->p->dag, node);
 }
 
 static Dx eval_field(Scope *s, const Expr *e) {
   const Binding *b = e->arg[0]->kind == EX_NAME ? lookup(s, e->arg[0]->name) : NULL;
-  const FormatForm *f = b && b->kind == BIND_BUF ? s->p->buf[b->buf].fmt : NULL;
+  const TpBuf *t = b && b->kind == BIND_BUF ? &s->p->buf[b->buf] : NULL;
+  const FormatForm *f = t && t->blocks ? t->blocks : t ? t->fmt : NULL;
   if (!f) return dx_int(s->p->dag, 0);
   if (!strcmp(e->name, "integer")) return dx_int(s->p->dag, f->integer);
   if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
@@ -360,6 +399,7 @@ static Err *check_elt(const OpDecl *op, const Param *pa, const TpBuf *b) {
 
 static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args) {
   TpArg more[16];
+  int n_given = n_args;
   for (int i = n_args; i < op->n_params && op->param[i].deflt; i++, n_args++) {
     if (arg != more) memcpy(more, arg, sizeof *arg * (size_t)MIN(n_args, 16)), arg = more;
     if (i < 16) more[i] = op->param[i].deflt->kind == EX_INT ? (TpArg){.kind = TA_INT, .ival = op->param[i].deflt->ival} : (TpArg){.kind = TA_FLT, .fval = op->param[i].deflt->fval};
@@ -368,8 +408,9 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
   for (int i = 0; i < n_args; i++) {
     const Param *pa = &op->param[i];
     bool tensor = pa->type.n_dims > 0;
-    if (tensor != (arg[i].kind == TA_BUF)) return err_new(ERR_SHAPE, "op %s: %s: a %s was expected", op->name, pa->name, tensor ? "tensor" : "number");
-    if (tensor) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
+    bool same = tensor && i >= n_given; /* every element is the default */
+    if (!same && tensor != (arg[i].kind == TA_BUF)) return err_new(ERR_SHAPE, "op %s: %s: a %s was expected", op->name, pa->name, tensor ? "tensor" : "number");
+    if (tensor && !same) bind(s, (Binding){pa->name, BIND_BUF, 0, arg[i].buf});
     else {
       bool f = !strcmp(pa->type.elt, "f32");
       if (!f && (arg[i].kind != TA_INT || arg[i].ival < INT32_MIN || arg[i].ival > INT32_MAX))
@@ -377,7 +418,7 @@ static Err *bind_params(Scope *s, const OpDecl *op, const TpArg *arg, int n_args
       double v = arg[i].kind == TA_FLT ? arg[i].fval : (double)arg[i].ival;
       bind(s, (Binding){pa->name, BIND_VALUE, f ? dx_flt(s->p->dag, (float)v) : dx_int(s->p->dag, arg[i].ival), 0});
     }
-    if (!tensor) continue;
+    if (!tensor || same) continue;
     const TpBuf *b = &s->p->buf[arg[i].buf];
     if (b->n_dims != pa->type.n_dims) return err_new(ERR_SHAPE, "op %s: %s has %d dimensions, expected %d", op->name, pa->name, b->n_dims, pa->type.n_dims);
     TRY(check_elt(op, pa, b));
@@ -527,6 +568,53 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   return NULL;
 }
 
+static int dims_named(const Param *p, const char *name) {
+  int n = 0;
+  for (int i = 0; i < p->type.n_dims; i++) n += p->type.dim[i]->kind == EX_NAME && !strcmp(p->type.dim[i]->name, name);
+  return n;
+}
+
+/* x[.., k] as x[.., order[k]] */
+static Err *sort_columns(Tp *p, int *buf, int order) {
+  TpBuf b = p->buf[*buf];
+  TpStmt t = {.n_index = b.n_dims, .n_axes = b.n_dims, .op = "columns", .text = "sorted"};
+  Dx from[2];
+  if (b.n_dims > 2 || b.fmt) return err_new(ERR_UNSUPPORTED, "%s: only vectors and rows of numbers are put in the order of a weight's columns", b.name);
+  for (int i = 0; i < b.n_dims; i++) {
+    t.index[i] = from[i] = dx_axis(p->dag, i);
+    t.extent[i] = b.dim[i];
+  }
+  from[b.n_dims - 1] = dx_node(p->dag, (DxNode){.kind = DX_LOAD, .type = DT_INT, .n_args = 1, .arg = {from[b.n_dims - 1]}, .ival = order});
+  DxNode load = {.kind = DX_LOAD, .type = b.mem == IR_M_f32 || b.mem == IR_M_f16 || b.mem == IR_M_bf16 ? DT_F32 : DT_INT, .n_args = (uint8_t)b.n_dims, .ival = *buf};
+  memcpy(load.arg, from, sizeof from);
+  t.rhs = dx_node(p->dag, load);
+  t.buf = *buf = tp_buf(p, (TpBuf){.name = b.name, .role = BUF_TEMP, .mem = b.mem, .n_dims = b.n_dims, .dim = {b.dim[0], b.dim[1]}, .tag = -1});
+  TRY(tp_stmt_check(p, &t));
+  PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
+  return NULL;
+}
+
+/* A weight whose columns are sorted, in an op that sums over columns: what else has that dimension is put in the same order. */
+static Err *sort_args(Scope *s, const OpDecl *op, TpArg *arg, int n_args) {
+  Tp *p = s->p;
+  for (int w = 0; w < n_args; w++) {
+    const TypeExpr *t = &op->param[w].type;
+    if (arg[w].kind != TA_BUF || !p->buf[arg[w].buf].order || !p->buf[arg[w].buf].fmt->sorted || t->n_dims != 2 || t->dim[1]->kind != EX_NAME) continue;
+    const char *name = t->dim[1]->name;
+    bool ok = !s->sorted;
+    for (int i = 0; i < op->n_results; i++) ok = ok && !dims_named(&op->result[i], name);
+    for (int i = 0; i < n_args; i++) {
+      const TypeExpr *o = &op->param[i].type;
+      int n = dims_named(&op->param[i], name);
+      ok = ok && (n == 0 || (n == 1 && o->dim[o->n_dims - 1]->kind == EX_NAME && !strcmp(o->dim[o->n_dims - 1]->name, name)));
+    }
+    if (!ok) continue;                                       /* weight(..) tells, should the packed columns be read */
+    for (int i = 0; i < n_args; i++) if (i != w && dims_named(&op->param[i], name)) TRY(sort_columns(p, &arg[i].buf, p->buf[arg[w].buf].order - 1));
+    s->sorted = arg[w].buf + 1;
+  }
+  return NULL;
+}
+
 static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, const int *results, int n_results) {
   TpCall c = {.op = op, .n_args = MIN(n_args, TP_CALL_ARGS), .n_results = MIN(n_results, TP_CALL_ARGS)};
   memcpy(c.arg, arg, sizeof *arg * (size_t)c.n_args);
@@ -534,12 +622,16 @@ static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, con
   PUSH(p->arena, p->call, p->n_calls, p->cap_calls, c);
 }
 
-static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, int *results, int n_results, bool *fits) {
+static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args, int *results, int n_results, bool *fits) {
+  TpArg arg[16];
   Scope *s = ARENA_NEW(p->arena, Scope);
   *s = (Scope){.p = p, .op = op->name, .left = MAX_STEPS};
   for (int i = 0; i < DX_MAX_AXES; i++) s->axis_max[i] = -1;
   *fits = false;
   if (op->precision && (!p->precision || strcmp(op->precision, p->precision))) return NULL;
+  if (n_args > 16 || n_args > op->n_params) return err_new(ERR_SHAPE, "op %s: got %d arguments, expected %d (at most 16)", op->name, n_args, op->n_params);
+  memcpy(arg, given, sizeof *arg * (size_t)n_args);
+  TRY(err_wrap(sort_args(s, op, arg, n_args), "op %s", op->name));
   TRY(bind_params(s, op, arg, n_args));
   if (op->when) {
     Dx c = dx_truth(p->dag, eval(s, op->when));

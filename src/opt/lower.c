@@ -113,7 +113,8 @@ static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
 static int lane_axis_of(Emit *e, const TpStmt *t, int n_par) {
   if (e->s.naive || t->n_index == 0 || t->block_axis) return -1;
   for (int a = t->n_axes - 1; a >= n_par; a--) {
-    bool ok = true;
+    int64_t ext;
+    bool ok = e->p->buf[t->buf].local == e->region || dx_is_int(e->d, t->extent[a], &ext); /* a vector past an end that data decides would fall on others' elements */
     for (int i = 0; i < t->n_index; i++) if (dx_coef(e->d, t->index[i], a, &ok) != (i == t->n_index - 1)) ok = false;
     if (ok && emit_lanes_fit(e, t->rhs, a, FULL_LANES)) return a;
   }
@@ -158,9 +159,11 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
   loop_end(e, &l, NULL);
 }
 
-/* What a chain reads for all rows lies vector behind vector along the chain. */
-static bool reads_along_chain(Emit *e, Dx x, int chain) {
+/* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not; -1: too
+   much code for two of them. */
+static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   const DxNode *n = &e->d->node[x];
+  if (!dag_walk_first(e->d, x)) return 0;
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
   if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks && chain >= 0 && n->axes >> chain & 1) {
     const TpBuf *b = &e->p->buf[n->ival];
@@ -168,12 +171,18 @@ static bool reads_along_chain(Emit *e, Dx x, int chain) {
   } else if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
     bool ok = true;
+    const FormatForm *f = e->p->buf[n->ival].blocks;
+    if (f) return f->block > 64 ? -1 : 1; /* every position of a block is code of its own */
     emit_buf_strides(e, (int)n->ival, stride);
     for (int i = 0; i < n->n_args; i++) step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
-    if (ok && step == FULL_LANES) return true;
+    if (ok && step >= FULL_LANES && step <= 4 * FULL_LANES) return step / FULL_LANES;
   }
-  for (int i = 0; i < n->n_args; i++) if (reads_along_chain(e, n->arg[i], chain)) return true;
-  return false;
+  int64_t run = 0;
+  for (int i = 0; i < n->n_args && run >= 0; i++) {
+    int64_t r = reads_along_chain(e, n->arg[i], chain);
+    run = r < 0 ? r : MAX(run, r);
+  }
+  return run;
 }
 
 /* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. Blocks that are streams of their
@@ -181,7 +190,9 @@ static bool reads_along_chain(Emit *e, Dx x, int chain) {
 static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   int blocks = 1;
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
-  if (reads_along_chain(e, t->rhs, -1)) most = MIN(most, 2);
+  dag_walk_begin(e->d);
+  int64_t run = reads_along_chain(e, t->rhs, -1);
+  if (run) most = MIN(most, run < 0 ? 1 : MAX(run, 2));
   while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
   return blocks;
 }
@@ -190,10 +201,12 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
 static void lanes_in_blocks(Emit *e, const TpStmt *t, int axis, int64_t ext, int most) {
   int rows = e->n_rows;
   for (int64_t at = 0, n = ext / FULL_LANES; at < n; at += most) {
+    int mark = emit_mark(e);
     while (at + most > n) most /= 2;
     e->blocks = most;
     e->n_rows = rows * most;
     lane_step(e, t, axis, lin_const(at * FULL_LANES), 0);
+    emit_forget(e, mark); /* what was made for so many rows is not for others */
   }
   e->blocks = 1;
   e->n_rows = rows;
@@ -202,7 +215,6 @@ static void lanes_in_blocks(Emit *e, const TpStmt *t, int axis, int64_t ext, int
 static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
-  if (!fixed && e->p->buf[t->buf].local != e->region) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: an axis of unknown length outside an item", t->text));
   IrRef n;
   int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 8);
   if (!fixed) {
@@ -331,9 +343,9 @@ static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r, IrRef tiled_units
   return unit;
 }
 
-static void item_rows(Emit *e, const TpRegion *r, IrRef row, int n_rows, int next) {
+static void item_rows(Emit *e, const TpRegion *r, Lin row, int n_rows, int next) {
   int mark = emit_mark(e);
-  e->axis[e->row_axis] = lin_ref(row, 1);
+  e->axis[e->row_axis] = row;
   e->n_rows = n_rows;
   for (int i = 0; i < r->n_par; i++) { /* an item past its axis' end, which depends on the data, is empty */
     if (!is_data(e->d, r->par[i])) continue;
@@ -369,16 +381,16 @@ static void lower_rows(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
   loop_begin(e, &l, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef unit = bind_item(e, ir_op2(&e->b, IR_add, first, l.iv), r, units);
   int next = ir_block_add(e->fn);
-  if (T > 1 && only_full_tiles(e, r, T)) item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+  if (T > 1 && only_full_tiles(e, r, T)) item_rows(e, r, lin_ref(unit, T), T, next);
   else if (T > 1) {
     int many = ir_block_add(e->fn), single = ir_block_add(e->fn);
     ir_br(&e->b, ir_cmp(&e->b, IR_icmp, IR_P_lt, unit, full), many, NULL, 0, single, NULL, 0);
     e->b.at = many;
-    item_rows(e, r, ir_op2(&e->b, IR_mul, unit, tile), T, next);
+    item_rows(e, r, lin_ref(unit, T), T, next);
     e->b.at = single;
     unit = ir_op2(&e->b, IR_add, unit, ir_op2(&e->b, IR_mul, full, ir_const_i(&e->b, IR_T_i64, T - 1)));
-    item_rows(e, r, unit, 1, next);
-  } else item_rows(e, r, unit, 1, next);
+    item_rows(e, r, lin_ref(unit, 1), 1, next);
+  } else item_rows(e, r, lin_ref(unit, 1), 1, next);
   e->b.at = next;
   loop_end(e, &l, NULL);
   ir_ret(&e->b);
@@ -392,7 +404,7 @@ static void need_panel(Emit *e, int buf, bool code, Dx expr) {
   if (p->code || p->value) return;
   CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K));
   *p = (Panel){.code = code, .value = !code, .expr = expr, .off = e->scratch_bytes};
-  e->scratch_bytes += ROUND_UP(K * (code ? 16 : 64) + 64, 64);
+  e->scratch_bytes += ROUND_UP(K * panel_bytes(e, code) + 64, 64);
 }
 
 static void find_panels(Emit *e, Dx x) {
@@ -423,8 +435,10 @@ static void tile_rows(Emit *e, const TpRegion *r) {
 /* Rows in tiles of falling size; whatever the tile, each row's arithmetic is the same. */
 static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
   e->lane_axis = 1;
-  for (int i = 0; i < e->s.n_tiles; i++) {
-    int T = e->s.tile[i];
+  int n_matrix = e->s.n_matrix, n_sizes = n_matrix + e->s.n_tiles;
+  for (int i = 0; i < n_sizes; i++) {
+    int T = i < n_matrix ? e->s.matrix[i] : e->s.tile[i - n_matrix];
+    e->matrix = i < n_matrix;
     IrRef left = ir_op2(&e->b, IR_sub, M, done);
     IrRef n = T == 1 ? left : ir_op2(&e->b, IR_udiv, left, ir_const_i(&e->b, IR_T_i64, T));
     Loop l;
@@ -434,7 +448,7 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
     tile_rows(e, r);
     e->n_rows = 1;
     loop_end(e, &l, NULL);
-    if (i + 1 < e->s.n_tiles) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
+    if (i + 1 < n_sizes) done = ir_op2(&e->b, IR_add, done, ir_op2(&e->b, IR_mul, n, ir_const_i(&e->b, IR_T_i64, T)));
   }
   e->lane_axis = -1;
 }
@@ -450,6 +464,11 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
   dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
+  if (e->s.n_matrix) {
+    e->sums_off = e->scratch_bytes;
+    e->scratch_bytes += SUMS_BYTES;
+    ir_tile(&e->b, IR_tbegin, e->s.matrix_bytes);
+  }
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
@@ -471,6 +490,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
   all_rows(e, r, from, to);
   if (e->sub) loop_end(e, &subs, NULL);
   loop_end(e, &tiles, NULL);
+  if (e->s.n_matrix) ir_tile(&e->b, IR_tend, 0);
   ir_ret(&e->b);
 }
 
@@ -539,11 +559,16 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
 
 /* A shared scale or a raw float: copied bit by bit where it is a field. */
 static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef base, IrRef offs, IrRef out, Lin to, int at) {
-  const DxNode *n = &f->dag->node[lf->at[at]];
+  const DxNode n = f->dag->node[lf->at[at]];
   int bytes = ir_mem_bytes[lf->mem];
-  if (!lf->is_int && n->kind == DX_FIELD && n->op == lf->mem && !n->n_args) {
+  if (!lf->is_int && n.kind == DX_PART && n.op == lf->mem) {
     IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
-    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n->ival), 0);
+    emit_store_at(e, m, out, to, emit_part(e, f, &n, m, emit_block_value(e, f, n.arg[0], base, offs, lin_const(0))), 0);
+    return;
+  }
+  if (!lf->is_int && n.kind == DX_FIELD && n.op == lf->mem && !n.n_args) {
+    IrMem m = bytes == 2 ? IR_M_u16 : IR_M_i32;
+    emit_store_at(e, m, out, to, ir_gather(&e->b, m, IR_T_i32x16, base, offs, n.ival), 0);
     return;
   }
   IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
@@ -564,12 +589,14 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   IrRef bases = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 0), offsets = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 8), out = ir_load(&e->b, IR_M_ptr, ptr, args, 0, 1, 16);
   Loop tiles, blocks;
   emit_tables(e, f, args, ptr);
+  for (int i = 0; f->layout && i < f->layout->n_parts + 2; i++) e->part[i] = ir_load(&e->b, IR_M_ptr, ptr, bases, 0, 1, 8 * i);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   IrRef tile = ir_op2(&e->b, IR_add, first, tiles.iv);
-  IrRef row0 = ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
+  IrRef row0 = f->layout ? bases : ir_load(&e->b, IR_M_ptr, ptr, bases, tile, 8, 0);
   IrRef offs = emit_load_at(e, IR_M_i32, FULL_LANES, offsets, lin_ref(tile, 64));
   loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
-  IrRef base = ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  IrRef base = f->layout ? row0 : ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
+  e->part_block = blocks.iv;
   Lin tile_at = lin_ref(tile, l.tile_bytes);
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];

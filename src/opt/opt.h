@@ -12,7 +12,7 @@
 
 /* ---- dag.c: hash-consed expressions ---------------------------------------------------------------------------------- */
 typedef int32_t Dx; /* a node; 0 is none */
-typedef enum DxKind { DX_NONE, DX_INT, DX_FLT, DX_AXIS, DX_SYM, DX_LOAD, DX_WGT, DX_FIELD, DX_LEAF, DX_TAB, DX_OP, DX_RED } DxKind;
+typedef enum DxKind { DX_NONE, DX_INT, DX_FLT, DX_AXIS, DX_SYM, DX_LOAD, DX_WGT, DX_FIELD, DX_PART, DX_LEAF, DX_TAB, DX_OP, DX_RED } DxKind;
 typedef enum DxOp {
   DXO_NONE,
 #define DXOP(name, n_args, type, meaning) DXO_##name,
@@ -25,14 +25,16 @@ typedef enum WgtAttr { WA_VALUE, WA_CODE, WA_SCALE, WA_OFFSET } WgtAttr;
 enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a statement are 0.., binders of its reductions DX_BINDER + depth */
 
 typedef struct DxNode {
-  uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD and DX_TAB an IrMem */
+  uint8_t kind, op, type, n_args; /* op: DxOp; for DX_RED the ExprOp RED_*; for DX_WGT a WgtAttr; for DX_FIELD, DX_PART and DX_TAB an IrMem */
   uint32_t axes;                  /* axes it depends on, one bit each; binders it binds itself excluded */
-  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_TAB: index; DX_FIELD: none, or the
+  Dx arg[DX_MAX_ARGS];            /* DX_LOAD: indices; DX_WGT: row, k; DX_PART: byte, without its constant; DX_TAB: index; DX_FIELD: none, or the
                                      element counted from there, which the data chooses; DX_RED: extent, body */
-  int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_LEAF slot; DX_TAB table; DX_RED axis number */
-  float fval;                     /* DX_FLT; DX_FIELD: 1 where 32 bits are an unsigned int */
+  int64_t ival;                   /* DX_INT; DX_AXIS number; DX_SYM number; DX_LOAD, DX_WGT buffer; DX_FIELD byte offset; DX_PART a DxPart; DX_LEAF slot; DX_TAB table; DX_RED axis number */
+  float fval;                     /* DX_FLT; DX_FIELD, DX_PART: 1 where 32 bits are an unsigned int */
   uint32_t size : 18, depth : 14; /* nodes of the expression written out, and its height; they saturate */
 } DxNode;
+/* A tensor's element in a layout: number of the tensor, constant part of the byte, and where the loader has checked it the number of values, from 0. */
+typedef struct DxPart { int part; int64_t byte, most; } DxPart;
 enum { DX_MAX_SIZE = 1 << 15, DX_MAX_DEPTH = 1000 }; /* of what a text may say: walks take time by the one, stack by the other */
 
 /* A table of the texts as it lies in memory. */
@@ -44,6 +46,7 @@ typedef struct Dag {
   DxTable tab[DX_MAX_TABLES]; int n_tabs;
   DxNode *node; int n, cap;
   Dx *table; int n_table;
+  DxPart *part; int n_parts, cap_parts;            /* interned: DxNode.ival of DX_PART */
   int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
   const int64_t *data_max; int n_data_max;         /* by buffer, only during tp_data_check: it holds 0 .. this; -1 unknown */
   uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
@@ -63,6 +66,7 @@ Dx dx_truth(Dag *d, Dx a);                 /* a condition as it is, an int as !=
 bool dx_is_int(const Dag *d, Dx x, int64_t *v);
 bool dx_too_large(const Dag *d, Dx x);     /* beyond DX_MAX_SIZE or DX_MAX_DEPTH */
 IrMem dx_mem(const char *elt);             /* of a kind of element in a text; IR_M_none: no kind, so a format */
+Dx dx_part(Dag *d, IrMem m, bool is_unsigned, int part, Dx byte, int64_t most);
 int dx_table(Dag *d, const TableDecl *t);  /* its number, the same for the same declaration; -1: too many */
 Dx dx_lookup(Dag *d, int table, Dx index); /* an index that is constant is in range */
 typedef struct DxRange { int64_t lo, hi; } DxRange;
@@ -106,6 +110,10 @@ typedef struct FormatForm {
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
   int chunk;                /* elements laid out together in the planes */
+  const LayoutDecl *layout; /* elements come from several tensors: x and leaves are over DX_PART, axis 0 the row, axis 1 the block */
+  const Expr **number; int n_numbers; /* of a layout: json(..) calls, whose values packing gets as floats */
+  bool sorted;              /* columns are packed in the order of their groups */
+  struct FormatForm *rows;  /* the form in which rows are picked one by one; NULL: this */
   StoredNumber *stored; int n_stored; /* format_stored */
 } FormatForm;
 enum { FORMAT_ARG_TABLES = 4, FORMAT_MAX_ARGS = FORMAT_ARG_TABLES + DX_MAX_TABLES }; /* pack and decode functions: args from here on are the tables */
@@ -114,6 +122,30 @@ void format_table_args(const FormatForm *f, void **args);
 Err *format_stored(Arena *a, const Module *m, FormatForm *f);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
+
+struct Tp;
+/* ---- parts.c: a weight that several tensors of a checkpoint hold, as a layout's text says ----------------------------- */
+typedef enum PartGroups { GROUPS_ANY, GROUPS_IN_ORDER, GROUPS_SORTED } PartGroups; /* IN_ORDER: column k is of group k / (K / n). SORTED: so it is once the columns are sorted */
+typedef struct FormatPart {
+  const char *elt;                /* of the file; NULL: none that the texts describe */
+  bool absent;
+  int64_t dim[8]; int n_dims;
+  int64_t most;                   /* groups: their number, once bound */
+  PartGroups groups;
+} FormatPart;
+typedef struct FormatParts {
+  const LayoutDecl *decl;
+  FormatPart part[16];            /* as the declaration lists them */
+  int64_t rows, cols;             /* 0: not known, to be found */
+  struct { const char *name; int64_t value; } dim[16]; int n_dims; /* found: rows and cols first */
+  Err *(*number)(void *ctx, const Expr *call, int64_t *i, double *f, bool *is_int); /* key, which, ..: numbers of the checkpoint's metadata */
+  void *ctx;
+} FormatParts;
+/* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
+Err *format_parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits);
+/* Its form. In pack functions args[0] is the addresses of the tensors [n_parts], of FormatForm.number's values, and of the order of columns i32[K];
+   args[1] the numbers of rows. as_value: kept as f32, which decodes. */
+Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */
 
 /* Packed tensor: tiles of 16 rows, one behind the other. */
 enum { PACK_ROWS = 16, MAX_LEAVES = 20 };
@@ -135,10 +167,13 @@ typedef struct TpBuf {
   BufRole role;
   IrMem mem;                /* f32 i32 i8 f16 bf16; weights in a non-plain format: IR_M_none */
   FormatForm *fmt;          /* weights */
+  int order;                /* weights whose columns are sorted: 1 + the buffer of which column each is, i32[K] */
   FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
+  int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
+  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else */
   int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
 } TpBuf;
@@ -165,6 +200,7 @@ typedef struct TpCall { const OpDecl *op; TpArg arg[TP_CALL_ARGS]; int n_args, r
 typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
+  bool narrow;                                 /* the caller's: temporaries that hold nothing but bfloat16 are kept in 16 bits, as matrix tiles read them */
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
@@ -187,12 +223,17 @@ Err *tp_call(Tp *p, const char *op, const TpArg *arg, int n_args, int *results, 
 Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, of at least 1; the first may be a symbol; a size that can be */
 Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
 Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
+bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 or at least 2^-56, by its form */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
 /* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
    as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
+/* Byte `at` of a block, where a number of kind m lies in it, in the memory of `side` rows' blocks, of row `lane`: numbers one behind the other,
+   each of all rows; bytes of an array go by fours. */
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side);
+bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth); /* such a byte: which of its four */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
@@ -223,6 +264,11 @@ typedef struct Sched {
   int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
   int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int ahead;                /* contractions: bytes of packed weights asked for ahead of those read; 0: none */
+  int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
+  int matrix_bytes;         /* of a tile's operand along the sum */
+  bool pairs;               /* the panel keeps two bfloat16 in 32 bits, even position low */
+  bool short_dots;          /* the target multiplies bytes into sums of 16 bits */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
@@ -231,6 +277,8 @@ Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const c
 bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
+/* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
+bool lower_matrix(const TpPlan *p, int region, Sched *s);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);
 /* pack: args[0] source of the tile's lowest row by tile [n]ptr, args[1] i32[n][16] byte offsets of rows, args[2] packed; items: tiles.
    Both: tables as format_table_args lays them. */

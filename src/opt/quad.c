@@ -3,7 +3,8 @@
    In: four expressions over a block's fields, each 0 .. 255. Out: i32x16, code k in byte k. */
 #include "opt/emit.h"
 
-typedef struct Quad { Emit *e; const FormatForm *f; IrRef base, offs; } Quad;
+typedef struct Quad { Emit *e; const FormatForm *f; QuadFrom from; } Quad;
+typedef struct Gathered { Emit *e; const FormatForm *f; IrRef base, offs; } Gathered;
 
 static IrRef rep(Quad *q, int64_t byte) { return ir_const_i(&q->e->b, IR_T_i32x16, (int32_t)(0x01010101u * (uint32_t)(byte & 255))); }
 static IrRef op(Quad *q, IrOp o, IrRef a, IrRef b) { return ir_op2(&q->e->b, o, a, b); }
@@ -17,7 +18,7 @@ static IrRef one_by_one(Quad *q, const Dx *x) {
   IrRef v = 0;
   for (int k = 0; k < 4; k++) {
     if (!is_byte(q, x[k])) return 0;
-    IrRef b = emit_block_value(q->e, q->f, x[k], q->base, q->offs, lin_const(0));
+    IrRef b = q->from.value(q->from.ctx, x[k]);
     if (k) b = ir_shift(&q->e->b, IR_shl, b, 8 * k);
     v = v ? op(q, IR_or, v, b) : b;
   }
@@ -31,7 +32,7 @@ static IrRef field_bytes(Quad *q, const Dx *x) {
   const DxNode *n = node(q, x[0]);
   if ((n->op != IR_M_u8 && n->op != IR_M_i8) || n->n_args) return 0;
   for (int k = 1; k < 4; k++) if (node(q, x[k])->op != n->op || node(q, x[k])->n_args || node(q, x[k])->ival != n->ival + k) return 0;
-  return ir_gather(&q->e->b, IR_M_i32, IR_T_i32x16, q->base, q->offs, n->ival);
+  return q->from.word(q->from.ctx, n);
 }
 
 /* a op constant, where no byte runs over into the next. */
@@ -84,10 +85,25 @@ static IrRef bytes(Quad *q, const Dx *x) {
   return v ? v : one_by_one(q, x);
 }
 
+IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from) {
+  Quad q = {e, f, *from};
+  return bytes(&q, x);
+}
+
+static IrRef gathered_word(void *ctx, const DxNode *n) {
+  const Gathered *g = ctx;
+  return ir_gather(&g->e->b, IR_M_i32, IR_T_i32x16, g->base, g->offs, n->ival);
+}
+
+static IrRef gathered_value(void *ctx, Dx x) {
+  const Gathered *g = ctx;
+  return emit_block_value(g->e, g->f, x, g->base, g->offs, lin_const(0));
+}
+
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs) {
-  Quad q = {e, f, base, offs};
-  IrRef v = bytes(&q, x);
+  Gathered g = {e, f, base, offs};
+  IrRef v = emit_quad(e, f, x, &(QuadFrom){&g, gathered_word, gathered_value});
   if (v) return v;
   emit_fail(e, err_new(ERR_UNSUPPORTED, "format %s: a code is not known to fit a byte", f->decl->name));
-  return rep(&q, 0);
+  return ir_const_i(&e->b, IR_T_i32x16, 0);
 }

@@ -577,6 +577,21 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
   str_free(&name);
 }
 
+/* A temporary whose every value is a bfloat16 by its form loses nothing in 16 bits. */
+static void narrow_temps(Tp *p) {
+  for (int b = 0; b < p->n_bufs; b++) {
+    TpBuf *t = &p->buf[b];
+    bool all = t->role == BUF_TEMP && t->mem == IR_M_f32 && t->alias == b, any = false;
+    for (int i = 0; i < p->n_bufs && all; i++) all = i == b || p->buf[i].alias != b;
+    for (int i = 0; i < p->n_stmts && all; i++) {
+      if (p->stmt[i].buf != b) continue;
+      any = true;
+      all = tp_is_bf16(p->dag, p->stmt[i].rhs);
+    }
+    if (all && any) t->mem = IR_M_bf16, t->bf16 = true;
+  }
+}
+
 Err *tp_plan(Tp *p, TpPlan **out) {
   Planner *pl = ARENA_NEW(p->arena, Planner);
   *pl = (Planner){.p = p, .d = p->dag, .a = p->arena, .plan = ARENA_NEW(p->arena, TpPlan)};
@@ -585,6 +600,7 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   pl->stmt_region = ARENA_ARRAY(p->arena, int, p->n_stmts);
   for (int i = 0; i < p->n_stmts; i++) pl->stmt_region[i] = -1;
   for (int i = 0; i < p->n_stmts; i++) order_axes(pl, &p->stmt[i]);
+  if (p->narrow) narrow_temps(p);
   merge_equal(pl);
   inline_cheap(pl);
   drop_unused(pl);

@@ -49,6 +49,16 @@ IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, in
   return ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
 }
 
+/* An element of a layout's tensor, for each of 16 rows. m: how it is read. */
+IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at) {
+  const DxPart *p = &f->dag->part[n->ival];
+  bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
+  IrRef base = e->part[p->part];
+  if (m != IR_M_f16 && m != IR_M_bf16) return ir_gather(&e->b, m, flt ? IR_T_f32x16 : IR_T_i32x16, base, at, p->byte);
+  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, IR_T_i32x16, base, at, p->byte), 0); /* widened on the way through scratch */
+  return ir_load(&e->b, m, IR_T_f32x16, e->scratch, 0, 1, 0);
+}
+
 static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef offs, Lin byte) {
   if (x < e->field.n && e->field.v[x]) return e->field.v[x];
   const DxNode *n = &f->dag->node[x];
@@ -73,6 +83,14 @@ static IrRef block_value(Emit *e, const FormatForm *f, Dx x, IrRef base, IrRef o
       } else if (offs) v = ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, offs, byte.k);
       else v = emit_load_at(e, (IrMem)n->op, 1, base, byte);
       break;
+    case DX_AXIS: v = n->ival ? ir_splat(&e->b, ir_op1(&e->b, IR_trunc, e->part_block), lanes) : offs; break;
+    case DX_PART: {
+      Dx byte_at = n->arg[0];
+      IrRef at = block_value(e, f, byte_at, base, offs, byte);
+      n = &f->dag->node[x];
+      v = emit_part(e, f, n, (IrMem)n->op, at);
+      break;
+    }
     case DX_TAB: v = emit_lookup(e, f, n, block_value(e, f, n->arg[0], base, offs, byte), lanes); break;
     default:
       CHECK(n->kind == DX_OP, "format %s: node of kind %d", f->decl->name, n->kind);
@@ -111,7 +129,7 @@ static Dx leaf_at(void *ctx, Dx x) {
 }
 
 /* The attribute of element i over the block's fields. */
-static Dx raw_expr(const FormatForm *f, WgtAttr attr, int64_t i) {
+Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
@@ -126,15 +144,24 @@ static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) 
   if (!split(e, k, f->block, &block, &i)) return ir_const_f(&e->b, IR_T_f32, 0);
   Lin byte = lin_add(e, lin_scale(row, row_bytes), lin_scale(block, f->n_bytes));
   if (f->plain) return emit_load_at(e, f->mem, vec ? e->lanes : 1, buf_base(e, buf), byte);
-  return emit_block_value(e, f, raw_expr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
+  return emit_block_value(e, f, emit_attr(f, (WgtAttr)n->op, i), buf_base(e, buf), 0, byte);
 }
 
 /* ---- packed tiles -------------------------------------------------------------------------------------------------- */
+/* Rows from which the arithmetic between two reads of weights keeps the processor from looking ahead far enough itself; with fewer it does, and hints
+   only cost (measured: 2 and 4 rows are a quarter slower with them, 8 rows a third faster). */
+enum { ROWS_AHEAD = 6 };
+
 static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) {
   PackLayout l = format_layout(form_of(e, buf), buf_K(e, buf));
   Lin byte = lin_add(e, in_tile, lin_ref(e->tile, l.tile_bytes));
   if (e->sub) byte = lin_add(e, byte, lin_ref(e->sub, (int64_t)e->lanes * row_bytes));
-  return emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
+  IrRef v = emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
+  if (!e->s.ahead || e->n_rows < ROWS_AHEAD || v <= e->newest) return v; /* loads of before come again */
+  e->newest = v;
+  byte.k += e->s.ahead;
+  if (e->lanes * row_bytes >= 64 || byte.k % 64 == 0) emit_prefetch_at(e, buf_base(e, buf), byte);
+  return v;
 }
 
 /* Byte within the tile of leaf s at element k, k a multiple of what the leaf's entry covers (or inside it). */
@@ -229,7 +256,19 @@ IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k) {
   return form_value(e, f, &memo, x, buf, k);
 }
 
+/* One of a pair of bfloat16: the even position lies low. */
+static IrRef panel_pair(Emit *e, int buf, Lin k) {
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  int64_t odd = k.k & 1;
+  k.k -= odd;
+  for (int i = 0; i < k.n; i++) if (k.t[i].c % 2) emit_fail(e, err_new(ERR_UNSUPPORTED, "which of a pair of weights is meant is not known before run time"));
+  Lin at = lin_add(e, lin_scale(k, 32), lin_const(e->panel[buf].off));
+  IrRef v = emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
+  return ir_op1(&e->b, IR_bits, odd ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, -65536)) : ir_shift(&e->b, IR_shl, v, 16));
+}
+
 static IrRef panel_value(Emit *e, int buf, Lin k) {
+  if (e->s.pairs) return panel_pair(e, buf, k);
   Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
   if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
   return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
@@ -260,33 +299,51 @@ static bool contiguous_bytes(const Emit *e, const DxNode *n, int axis) {
   return ok;
 }
 
+static bool is_code(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
   int axis = (int)n.ival;
   int64_t len;
   if (e->s.naive || e->lane_axis < 0 || body.kind != DX_OP || body.op != DXO_MUL || !dx_is_int(e->d, n.arg[0], &len) || len % 4 || len > 256) return false;
-  int wi = e->d->node[body.arg[0]].kind == DX_WGT ? 0 : 1;
+  int wi = is_code(e, body.arg[0]) ? 0 : 1;
   const DxNode w = e->d->node[body.arg[wi]], a = e->d->node[body.arg[1 - wi]];
   bool ok = true;
+  if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
   if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok) return false;
   const FormatForm *f = form_of(e, (int)w.ival);
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  IrRef zero = ir_const_i(&e->b, t, 0), *top = NULL;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : zero;
+  if (e->s.short_dots && f->code_max > 127) { /* the codes' top bits in a sum of their own: both fit 16 bits on the way */
+    top = ARENA_ARRAY(e->a, IrRef, e->n_rows);
+    for (int k = 0; k < r.n; k++) top[k] = zero;
+  }
   Lin saved = e->axis[axis];
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
     int64_t j;
     e->axis[axis] = lin_const(q);
     if (!in_chunk(e, f, lin_of(e, w.arg[1]), &chunk, &j)) break;
-    IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4));
+    IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4)), high = 0;
+    if (top) {
+      high = ir_op2(&e->b, IR_and, ir_shift(&e->b, IR_shr, u, 7), ir_const_i(&e->b, t, 0x01010101));
+      u = ir_op2(&e->b, IR_and, u, ir_const_i(&e->b, t, 0x7f7f7f7f));
+    }
     for (int k = 0; k < r.n; k++) {
       e->row = k;
-      IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args));
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : f->code_max);
+      if (top) top[k] = ir_dot4(&e->b, top[k], high, s, 1);
     }
   }
+  for (int k = 0; top && k < r.n; k++) r.v[k] = ir_op2(&e->b, IR_add, r.v[k], ir_shift(&e->b, IR_shl, top[k], 7));
   e->row = 0;
   e->axis[axis] = saved;
   *out = r;
@@ -336,10 +393,12 @@ static Dx only_weight(const Dag *d, Dx x, Dx found) {
   return found;
 }
 
+Dx panel_weight(const Dag *d, Dx x) { return only_weight(d, x, 0); }
+
 int lower_made_of_weight(const Dag *d, Dx x) {
   const DxNode *n = &d->node[x];
   if (n->kind != DX_OP || n->type != DT_F32 || n->op == DXO_MUL || n->op == DXO_ADD) return -1;
-  Dx w = only_weight(d, x, 0);
+  Dx w = panel_weight(d, x);
   return w > 0 ? (int)d->node[w].ival : -1;
 }
 
@@ -356,9 +415,11 @@ bool emit_from_panel(Emit *e, Dx x, Vals *out) {
   int buf = e->s.stage && !e->fill ? lower_made_of_weight(e->d, x) : -1;
   if (buf < 0 || !e->panel[buf].expr) return false;
   *out = (Vals){1, true, ARENA_NEW(e->a, IrRef)};
-  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[only_weight(e->d, x, 0)].arg[1]));
+  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[panel_weight(e->d, x)].arg[1]));
   return true;
 }
+
+int64_t panel_bytes(const Emit *e, bool code) { return code ? 16 : e->s.pairs ? 32 : 64; }
 
 /* What the panel keeps of element k. */
 static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
@@ -373,6 +434,13 @@ static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
   return emit_pick(e, v, 0, true);
 }
 
+/* Elements k and k + 1 as bfloat16, which they are exactly. */
+static IrRef panel_pair_entry(Emit *e, int buf, Dx expr, Lin k) {
+  IrRef low = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, panel_entry(e, buf, expr, k)), 16);
+  k.k++;
+  return ir_op2(&e->b, IR_or, low, ir_op1(&e->b, IR_bits, panel_entry(e, buf, expr, k)));
+}
+
 void emit_panel(Emit *e, int buf) {
   const FormatForm *f = form_of(e, buf);
   Panel want = e->panel[buf];
@@ -384,13 +452,15 @@ void emit_panel(Emit *e, int buf) {
   e->sub = 0;
   e->panel[buf] = (Panel){.off = want.off};
   loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / step), true, NULL, 0);
-  for (int64_t j = 0; j < step; j += want.code ? 4 : 1) {
+  bool pairs = e->s.pairs && !want.code;
+  int64_t bytes = panel_bytes(e, want.code);
+  for (int64_t j = 0; j < step; j += want.code ? 4 : pairs ? 2 : 1) {
     Lin k = lin_ref(l.iv, step);
     k.k = j;
-    Lin to = lin_add(e, lin_ref(l.iv, step * (want.code ? 16 : 64)), lin_const(want.off + j * (want.code ? 16 : 64)));
-    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : panel_entry(e, buf, want.expr, k);
+    Lin to = lin_add(e, lin_ref(l.iv, step * bytes), lin_const(want.off + j * bytes));
+    IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : pairs ? panel_pair_entry(e, buf, want.expr, k) : panel_entry(e, buf, want.expr, k);
     int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
-    emit_store_at(e, want.code ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
+    emit_store_at(e, want.code || pairs ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->n_load = n_load;
   }
   loop_end(e, &l, NULL);

@@ -7,7 +7,7 @@ import gguf
 
 lumen, folder = sys.argv[1:]
 SIZES = dict(L=1, E=32, F=32, H=4, G=2, D=8, V=40)
-WORDS = dict(HYPER="", TENSOR="", KEYS="C[G, (P + 15) / 16, D, 16]", VALUES="C[G, P, D]", STATE="", PARAMS="tokens: i32[M], pos: i32[M], rows: i32[O]",
+WORDS = dict(HYPER="", TENSOR="", KEYS="C[(P + 255) / 256, G, 8, D, 32]", VALUES="C[(P + 255) / 256, G, 256, D]", STATE="", PARAMS="tokens: i32[M], pos: i32[M], rows: i32[O]",
              PRE="x = embed(embd, tokens)\n    c, s = rope_table(pos, freq)", BODY="", POST="", RESULT="linear(rms_norm(take_rows(x, rows), norm, eps), head)", OPS="")
 PICK = "op pick(w: W[V,E], t: i32[M]) -> y: f32[M,E] {\n  y[m,e] = w[%s,e]\n}"
 PICKED = "x = pick(embd, %s)\n    c, s = rope_table(pos, freq)"
@@ -42,7 +42,7 @@ def model(path, meta, sizes, extra):
 # name, metadata, sizes, tensors more, what is said
 FILES = [
     ("as it should be", {}, {}, (), ""),
-    ("heads that their keys' heads do not divide", {}, dict(H=9, G=4), (), "an index of keys, dimension 0, runs from 0 to 4, expected 0 to 3"),
+    ("heads that their keys' heads do not divide", {}, dict(H=9, G=4), (), "an index of keys, dimension 1, runs from 0 to 4, expected 0 to 3"),
     ("fewer heads than keys' heads", {}, dict(H=2, G=3, D=16), (), "an int is divided by what may be 0"),
     ("no heads", {"llama.attention.head_count": 0}, {}, (), "dimension 0 is 0"),
     ("heads below 0", {"llama.attention.head_count": -4}, {}, (), "dimension 0 is -32"),
@@ -67,8 +67,10 @@ FILES = [
 # name, words, what is said, what all logits are
 TEXTS = [
     ("the text as it should be", {}, ""),
-    ("a state for too few positions", dict(VALUES="C[G, 1, D]"), "an index of values, dimension 1, runs from 0 to 63, expected 0 to 0"),
-    ("a state of blocks for too few positions", dict(KEYS="C[G, 1, D, 16]"), "an index of keys, dimension 1, runs from 0 to 3"),
+    ("a state for too few positions", dict(STATE="state few : C[G, 1, D]", BODY="b.few = keep_few(linear(x, b.k) as [M,G,D], pos)",
+     OPS="op keep_few(x: f32[M,G,D], pos: i32[M]) -> v: C[G,B,D] {\n  v[g, pos[m], d] = x[m,g,d]\n}"), "an index of few, dimension 1, runs from 0 to 63, expected 0 to 0"),
+    ("a state of blocks for too few positions", dict(STATE="state few : C[G, 1, D, 16]", BODY="b.few = keep_few(linear(x, b.k) as [M,G,D], pos)",
+     OPS="op keep_few(x: f32[M,G,D], pos: i32[M]) -> k: C[G,B,D,16] {\n  k[g, pos[m] / 16, d, pos[m] % 16] = x[m,g,d]\n}"), "an index of few, dimension 1, runs from 0 to 3"),
     ("a state without end", dict(STATE="state z : f32[1000000000, 1000, 16]", BODY="b.z = zz(x)", OPS="op zz(x: f32[M,E]) -> y: f32[A,B,C] {\n  y[0,0,m % 16] = x[m,0]\n}"),
      "z: more than 70368744177664 bytes"),
     ("what is read before it is kept", dict(STATE="state old : f32[1,E]", BODY="x = with_old(x, b.old)\n      b.old = last(x)",

@@ -66,7 +66,7 @@ static void add_case(const X86Ins *in) {
 
 static bool reg_is_legal(int op, int slot, int r) {
   char c = x86_reg_class(op, slot);
-  if (c == 'k') return r < 8;
+  if (c == 'k' || c == 't') return r < 8;
   return r < (c == 'v' && x86_row(op)->enc == X86_EVX ? 32 : 16);
 }
 
@@ -74,11 +74,15 @@ static X86Ins base_case(int op, int reg, bool mem) {
   X86Ins in = X86_INS(op);
   in.mem = mem;
   if (mem) in.base = RCX;
+  if (mem && x86_row(op)->flags & X86F_SIB) in.index = RDX;
   if (x86_imm_bytes(op)) in.imm = 3;
   for (int s = 0; s < x86_n_regs(op); s++)
-    if (!mem || s != x86_mem_slot(op)) in.r[s] = (int8_t)(reg_is_legal(op, s, reg) ? reg : reg & 7);
+    if (!mem || s != x86_mem_slot(op)) in.r[s] = (int8_t)(x86_row(op)->flags & X86F_TILE ? (reg + s) & 7 : reg_is_legal(op, s, reg) ? reg : reg & 7);
   return in;
 }
+
+/* A product's three tiles must differ, or the assembler warns and the processor faults. */
+static bool tiles_apart(const X86Ins *in) { return in->r[0] != in->r[1] && in->r[0] != in->r[2] && in->r[1] != in->r[2]; }
 
 static const int reg_list[] = {0, 1, 4, 7, 8, 15, 16, 31};
 
@@ -92,6 +96,7 @@ static void add_registers(int op, bool mem) {
         X86Ins in = base_case(op, others[o], mem);
         if (!reg_is_legal(op, s, reg_list[k]) || (others[o] == 27 && x86_row(op)->enc != X86_EVX)) continue;
         in.r[s] = (int8_t)reg_list[k];
+        if (x86_row(op)->flags & X86F_TILE && n == 3 && !tiles_apart(&in)) continue;
         add_case(&in);
       }
   if (!n && !mem) { X86Ins in = X86_INS(op); add_case(&in); }
@@ -113,6 +118,7 @@ static int unit_of(const X86Ins *in) {
 static void add_shapes(X86Ins in, bool few) {
   for (size_t i = 0; i < COUNT_OF(shapes); i++) {
     if (few && i % 3) continue;
+    if (x86_row(in.op)->flags & X86F_SIB && (shapes[i].base < 0 || shapes[i].index < 0)) continue;
     in.base = (int8_t)shapes[i].base, in.index = (int8_t)shapes[i].index, in.scale = (uint8_t)shapes[i].scale;
     in.disp = shapes[i].disp * (shapes[i].units ? unit_of(&in) : 1);
     add_case(&in);

@@ -165,7 +165,7 @@ static void check_row(DevCode *code, int op) {
 static bool row_runs_alone(int op) {
   static const int apart[] = {X86_push, X86_pop, X86_jmp_r, X86_call_r, X86_ret, X86_ud2};
   for (size_t i = 0; i < COUNT_OF(apart); i++) if (op == apart[i]) return false;
-  return !(x86_row(op)->flags & (X86F_BRANCH | X86F_DIV));
+  return !(x86_row(op)->flags & (X86F_BRANCH | X86F_DIV | X86F_TILE));
 }
 
 int main(void) {

@@ -345,7 +345,7 @@ static void run_lookups(void) {
     EXPECT(l && l->stmt[0].n_axes == 1 && !strcmp(l->stmt[0].axis[0].name, "m") && !strcmp(l->stmt[0].axis[0].extent->name, "M"), "r[m]");
     EXPECT(l && l->stmt[1].n_axes == 2 && !strcmp(l->stmt[1].axis[1].extent->name, "E"), "y[m,e]");
     const OpDecl *k = m ? lang_op(m, "keep_keys", 0) : NULL;
-    EXPECT(k && k->stmt[0].n_axes == 3 && !strcmp(k->stmt[0].axis[1].name, "m") && !strcmp(k->stmt[0].axis[1].extent->name, "M"), "keep_keys");
+    EXPECT(k && k->stmt[0].n_axes == 3 && !strcmp(k->stmt[0].axis[0].name, "m") && !strcmp(k->stmt[0].axis[0].extent->name, "M"), "keep_keys");
   }
   TEST("lang_nearest") {
     const char *names[] = {"alpha", "beta", "gamma", "m"};

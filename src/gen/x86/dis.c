@@ -7,6 +7,7 @@ static void add_reg(Str *out, char class, int r) {
   static const char *const byte[] = {"al", "cl", "dl", "bl", "spl", "bpl", "sil", "dil"};
   if (strchr("xyz", class)) str_addf(out, "%cmm%d", class, r);
   else if (class == 'k') str_addf(out, "k%d", r);
+  else if (class == 't') str_addf(out, "tmm%d", r);
   else if (r >= 8) str_addf(out, "r%d%s", r, class == 'q' ? "" : class == 'd' ? "d" : class == 'w' ? "w" : "b");
   else if (class == 'b') str_add(out, byte[r]);
   else str_addf(out, "%s%s", class == 'q' ? "r" : class == 'd' ? "e" : "", low[r]);

@@ -211,7 +211,10 @@ static int phys(const Emit *e, int v) { return v < 0 ? -1 : e->map->phys[v]; }
 static X86Ins lowered(Emit *e, const MIns *in) {
   X86Ins x = X86_INS(in->op);
   for (int i = 0; i < in->n_r; i++) x.r[i] = (int8_t)phys(e, in->r[i]);
-  x.imm = in->imm;
+  const X86Row *row = x86_row(in->op);
+  if (row->flags & X86F_TILE) { /* tiles are numbers in imm; the slot of a memory operand has none */
+    for (int i = 0, k = 0; i < x86_n_regs(in->op); i++) if (x86_reg_class(in->op, i) == 't') x.r[i] = (int8_t)(in->imm >> 4 * k++ & 15);
+  } else x.imm = in->imm;
   x.mask = in->mask >= 0 ? (int8_t)phys(e, in->mask) : 0;
   x.zero = in->flags & M_ZERO;
   if (!(in->flags & M_MEM)) return x;

@@ -35,7 +35,7 @@ char x86_reg_class(int op, int slot) {
   int n = 0;
   for (const char *o = x86_row(op)->ops; *o; o += 2) {
     if (!place_is_reg(o[0]) || n++ != slot) continue;
-    return strchr("xyz", o[1]) ? 'v' : strchr("bwdq", o[1]) ? 'r' : o[1] == 'k' ? 'k' : 'm';
+    return strchr("xyz", o[1]) ? 'v' : strchr("bwdq", o[1]) ? 'r' : o[1] == 'k' || o[1] == 't' ? o[1] : 'm';
   }
   CHECK(false, "%s has no register slot %d", x86_row(op)->id, slot);
 }
@@ -82,7 +82,7 @@ typedef struct Fields {
 } Fields;
 
 static void check_reg(const X86Row *row, char class, int r) {
-  int n = class == 'k' ? 8 : strchr("xyz", class) && row->enc == X86_EVX ? 32 : 16;
+  int n = class == 'k' || class == 't' ? 8 : strchr("xyz", class) && row->enc == X86_EVX ? 32 : 16;
   CHECK(r >= 0 && r < n, "%s: register %d of class %c", row->id, r, class);
 }
 
@@ -206,6 +206,7 @@ static void put_rm(Out *o, const Fields *f, int *at) {
     return;
   }
   CHECK(in->label < 0, "%s: a label and registers in one address", f->row->id);
+  CHECK(!(f->row->flags & X86F_SIB) || (in->base >= 0 && in->index >= 0), "%s needs a base and an index", f->row->id);
   int unit = f->row->enc != X86_EVX ? 1 : in->bcast ? (f->row->w ? 8 : 4) : f->row->mem_bytes;
   bool fits8 = in->disp % unit == 0 && in->disp / unit >= -128 && in->disp / unit <= 127;
   unsigned mod = in->base < 0 ? 0 : in->disp == 0 && (in->base & 7) != RBP ? 0 : fits8 ? 1 : 2;
@@ -233,6 +234,7 @@ int x86_encode_fix(const X86Ins *in, uint8_t *out, int *rip_at) {
   else if (f.row->enc == X86_VEX) put_vex(&o, &f);
   else put_evex(&o, &f);
   if (f.has_rm && !f.short_acc) put_rm(&o, &f, rip_at);
+  if (f.row->flags & X86F_MODRM) put(&o, 0xC0 | ((unsigned)f.reg & 7) << 3);
   if (f.has_is4) put(&o, (unsigned)f.is4 << 4);
   if (f.imm) put_le(&o, (uint64_t)in->imm, f.imm == 'b' ? 1 : f.imm == 'd' ? 4 : 8);
   return o.n;

@@ -14,7 +14,7 @@ typedef enum X86Op {
 
 enum { RAX, RCX, RDX, RBX, RSP, RBP, RSI, RDI, R8, R9, R10, R11, R12, R13, R14, R15 };
 
-/* General registers 0..15 (RAX..R15), vectors 0..31 (0..15 unless the row is EVEX), masks k0..k7. */
+/* General registers 0..15 (RAX..R15), vectors 0..31 (0..15 unless the row is EVEX), masks k0..k7, tiles 0..7. */
 typedef struct X86Ins {
   uint16_t op;
   int8_t r[4];            /* register operands in Intel order (destination first), -1: none. When `mem`, the r/m operand's slot is -1 */
@@ -56,6 +56,9 @@ enum {
   X86F_VZERO = 1 << 18,   /* vzeroupper: no operands and writes vectors */
   X86F_REL8 = 1 << 19,    /* branch that has a one-byte-displacement form */
   X86F_SHIFT = 1 << 22,   /* the count 1 has a form without an immediate */
+  X86F_TILE = 1 << 23,    /* of the matrix extension: registers are tiles, 0..7 */
+  X86F_SIB = 1 << 24,     /* the index register holds the distance of rows and must be there */
+  X86F_MODRM = 1 << 25,   /* a ModRM byte with r/m 0, though no operand is there */
   X86F_PREF = 1 << 21,    /* a hint: reads nothing that counts */
 };
 
@@ -74,7 +77,7 @@ typedef struct X86Row {
 const X86Row *x86_row(int op);
 int x86_op_find(const char *id);                      /* X86_none when there is no such row */
 int x86_n_regs(int op);                               /* how many slots of r[] the row uses (the r/m operand counts) */
-char x86_reg_class(int op, int slot);                 /* 'r' general, 'v' vector, 'k' mask, 'm' memory only */
+char x86_reg_class(int op, int slot);                 /* 'r' general, 'v' vector, 'k' mask, 't' tile, 'm' memory only */
 int x86_mem_slot(int op);                             /* slot of r[] that may (or must) be memory; -1 none */
 int x86_imm_bytes(int op);                            /* 0, 1, 4 or 8 */
 bool x86_imm_fits(int op, int64_t imm);

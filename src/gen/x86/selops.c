@@ -90,6 +90,25 @@ static void sel_vec_pattern(Sel *s, IrRef v, const VecPat *p) {
   sel_emit(s, op, d, OPDS(R(x), y), 0);
 }
 
+/* a | (b & c) of lanes is one instruction where there are mask registers; false: it is not of that shape. */
+static bool sel_or_and(Sel *s, IrRef v) {
+  enum { A_OR_B_AND_C = 0xf8 };
+  const IrIns *in = &s->fn->ins[v];
+  if (!s->t->kmask || in->op != IR_or) return false;
+  for (int i = 1; i >= 0; i--) {
+    IrRef x = sel_root(s, in->arg[i]);
+    const IrIns *both = &s->fn->ins[x];
+    if (both->op != IR_and || s->n_uses[x] != 1 || both->block != in->block || s->reg[x] >= 0) continue;
+    int op = vop(s, F_pternlogd, type_lanes(s, in)), d = sel_dst(s, v);
+    bool turn = sel_folds(s, both->arg[0], op) && !sel_folds(s, both->arg[1], op);
+    Opd c = sel_last(s, both->arg[!turn], op);
+    int b = sel_use(s, both->arg[turn]), a = sel_use_fresh(s, in->arg[1 - i]);
+    sel_emit(s, op, d, OPDS(R(a), R(b), c), A_OR_B_AND_C);
+    return true;
+  }
+  return false;
+}
+
 static void sel_gpr_pattern(Sel *s, IrRef v, const GprPat *p) {
   const IrIns *in = &s->fn->ins[v];
   bool wide = is_wide(s, v);
@@ -693,6 +712,57 @@ static void sel_prefetch(Sel *s, IrRef v) {
   sel_put(s, p);
 }
 
+/* ---- matrix tiles ---- */
+/* Tiles are numbers, not values: they stand in imm, four bits each in the order of the encoding, and the emitter makes operands of them. */
+static MIns tile_ins(int op, int64_t tiles) {
+  MIns in = sel_blank;
+  in.op = (uint16_t)op;
+  in.imm = tiles;
+  return in;
+}
+
+static void tile_at(MIns *in, Opd m) {
+  in->n_r = 1;
+  in->flags |= M_MEM;
+  in->base = m.base, in->index = m.index, in->scale = (uint8_t)m.scale, in->disp = m.disp;
+  in->mem_bytes = x86_row(in->op)->mem_bytes;
+}
+
+/* Palette 1; by tile, bytes of a row and rows: sums, left and right operands as ops.def says. */
+static void sel_tbegin(Sel *s, int k_bytes) {
+  uint8_t p[64] = {1};
+  for (int t = 0; t < 8; t++) {
+    p[16 + 2 * t] = (uint8_t)(t == 4 || t == 5 ? k_bytes : 64);
+    p[48 + t] = (uint8_t)(t >= 6 ? k_bytes / 4 : 16);
+  }
+  MIns in = tile_ins(X86_ldtilecfg, 0);
+  tile_at(&in, sel_pool(s, p, sizeof p));
+  sel_put(s, in);
+}
+
+/* The index register is the distance of rows, so a whole address takes one register. */
+static void sel_tile_mem(Sel *s, const IrIns *x) {
+  MIns in = tile_ins(x->op == IR_tload ? X86_tileloadd : X86_tilestored, x->n_lanes);
+  Opd m = sel_mem(s, x->arg[0], x->arg[1], x->scale, x->imm);
+  if (m.index != M_NONE) m = (Opd){.reg = M_NONE, .mem = true, .base = sel_op(s, X86_lea64, M_G, 8, &m, 1, 0), .index = M_NONE};
+  m.index = sel_use(s, x->arg[2]);
+  m.scale = 1;
+  tile_at(&in, m);
+  sel_put(s, in);
+}
+
+static void sel_tile(Sel *s, const IrIns *x) {
+  int64_t c = x->imm & 15, a = x->imm >> 4 & 15, b = x->imm >> 8;
+  switch (x->op) {
+    case IR_tbegin: sel_tbegin(s, (int)x->imm); break;
+    case IR_tend: sel_put(s, tile_ins(X86_tilerelease, 0)); break;
+    case IR_tzero: sel_put(s, tile_ins(X86_tilezero, x->imm)); break;
+    case IR_tdot4: sel_put(s, tile_ins(X86_tdpbsud, c | a << 4 | b << 8)); break;
+    case IR_tdot2: sel_put(s, tile_ins(X86_tdpbf16ps, c | a << 4 | b << 8)); break;
+    default: sel_tile_mem(s, x);
+  }
+}
+
 /* ---- conversions of scalars ---- */
 static void sel_scalar_conv(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
@@ -721,6 +791,7 @@ void sel_ins(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   bool vector = in->type != IR_T_none && type_lanes(s, in) > 1, flt = in->type != IR_T_none && ir_type_elt(s->fn, in->type) == IR_E_F32;
   const VecPat *p = &vec_pats[in->op][vector ? (flt ? COL_F32 : COL_I32) : COL_SCALAR];
+  if (vector && sel_or_and(s, v)) return;
   if (p->ok && (vector || flt)) { sel_vec_pattern(s, v, p); return; }
   if (gpr_pats[in->op].op32 && !vector) { sel_gpr_pattern(s, v, &gpr_pats[in->op]); return; }
   switch (in->op) {
@@ -746,6 +817,7 @@ void sel_ins(Sel *s, IrRef v) {
     case IR_gather: sel_gather(s, v); break;
     case IR_store: sel_store_ins(s, v); break;
     case IR_prefetch: sel_prefetch(s, v); break;
+    case IR_tbegin: case IR_tend: case IR_tzero: case IR_tload: case IR_tstore: case IR_tdot4: case IR_tdot2: sel_tile(s, in); break;
     default: sel_scalar_conv(s, v);
   }
 }

@@ -1,0 +1,283 @@
+/* Weights that several tensors of a checkpoint hold together: which layout of the texts the tensors at hand fit, their addresses and what packing
+   needs besides, and decoding. In: the name a model gives a weight, its extents. Out: TensorParts, or what lies there and fits nothing. */
+#include <stdlib.h>
+#include <string.h>
+#include "base/json.h"
+#include "model/priv.h"
+
+enum { JSON_MAX = 1 << 20 };
+
+/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* What * stands for in a name of this pattern; NULL: the name is another. */
+static const char *stem_of(Arena *a, const char *pattern, const char *name) {
+  const char *star = strchr(pattern, '*');
+  size_t n = strlen(name), before = (size_t)(star - pattern), after = strlen(star + 1);
+  if (n <= before + after || strncmp(name, pattern, before) || strcmp(name + n - after, star + 1)) return NULL;
+  return arena_dup_n(a, name + before, n - before - after);
+}
+
+static const char *with_stem(Arena *a, const char *pattern, const char *stem) {
+  const char *star = strchr(pattern, '*');
+  return arena_printf(a, "%.*s%s%s", (int)(star - pattern), pattern, stem, star + 1);
+}
+
+static const FileTensor *find_named(HyperEnv *env, const char *const *pattern, int n, const char *stem) {
+  const FileTensor *t = NULL;
+  for (int i = 0; i < n && !t; i++) t = file_tensor_find(env->w, with_stem(env->arena, pattern[i], stem));
+  return t;
+}
+
+/* Tensors by name, from the first that begins with the stem. */
+static int first_of(const Weights *w, const char *stem) {
+  int lo = 0, hi = w->n_tensors;
+  while (lo < hi) {
+    int mid = (lo + hi) / 2;
+    if (strcmp(w->tensor[w->by_name[mid]].name, stem) < 0) lo = mid + 1;
+    else hi = mid;
+  }
+  return lo;
+}
+
+/* The i-th that is named like the weight and more, NULL past the last. */
+static const FileTensor *sibling(const Weights *w, const char *stem, int i) {
+  size_t n = strlen(stem);
+  for (int at = first_of(w, stem); at < w->n_tensors; at++) {
+    const FileTensor *t = &w->tensor[w->by_name[at]];
+    if (strncmp(t->name, stem, n)) return NULL;
+    if ((t->name[n] == '.' || t->name[n] == '_') && i-- == 0) return t;
+  }
+  return NULL;
+}
+
+static bool named_in(HyperEnv *env, const char *const *pattern, int n, const char *stem, const char *name) {
+  for (int i = 0; i < n; i++) if (!strcmp(with_stem(env->arena, pattern[i], stem), name)) return true;
+  return false;
+}
+
+/* The text knows every tensor that lies there: one it does not know may change the values. */
+static bool knows_all(HyperEnv *env, const LayoutDecl *l, const char *stem) {
+  const FileTensor *t;
+  for (int i = 0; (t = sibling(env->w, stem, i)); i++) {
+    bool known = named_in(env, l->beside, l->n_besides, stem, t->name) || named_in(env, l->apart, l->n_aparts, stem, t->name) || named_in(env, l->extents, l->n_extents, stem, t->name);
+    for (int k = 0; k < l->n_parts && !known; k++) known = named_in(env, l->part[k].file, l->part[k].n_files, stem, t->name);
+    if (!known) return false;
+  }
+  return true;
+}
+
+/* ---- groups of columns --------------------------------------------------------------------------------------------- */
+static Err *read_groups(Arena *a, const PartDecl *d, const FileTensor *t, FormatPart *p, int32_t **order) {
+  int64_t K = t->n_elems, n = p->most, at = 0;
+  int64_t *first = ARENA_ARRAY(a, int64_t, n + 1);
+  bool in_order = K % n == 0, even = K % n == 0;
+  if (t->n_bytes != (size_t)K * 4) return err_new(ERR_FORMAT, "tensor %s: %s, expected ints of 32 bits", t->name, t->type);
+  const uint8_t *v = t->p;
+  for (int64_t k = 0; k < K; k++) {
+    int32_t g;
+    memcpy(&g, v + 4 * k, 4);
+    if (g < 0 || g >= n) return err_new(ERR_FORMAT, "tensor %s: column %lld is in group %d, expected 0 to %lld", t->name, (long long)k, g, (long long)n - 1);
+    first[g + 1]++;
+    in_order = in_order && g == k / (K / n);
+  }
+  for (int64_t g = 0; g < n; g++) even = even && first[g + 1] == K / n;
+  for (int64_t g = 0; g < n; g++) at = first[g + 1] += at;
+  p->groups = in_order ? GROUPS_IN_ORDER : even && !*order ? GROUPS_SORTED : GROUPS_ANY;
+  if (p->groups != GROUPS_SORTED) return NULL;
+  *order = ARENA_ARRAY(a, int32_t, K + 16);
+  for (int64_t k = 0; k < K; k++) {
+    int32_t g;
+    memcpy(&g, v + 4 * k, 4);
+    (*order)[first[g]++] = (int32_t)k;
+  }
+  (void)d;
+  return NULL;
+}
+
+/* A table that the text has too: its numbers, or the text would give other values. */
+static Err *check_table(const Module *m, const PartDecl *d, const FileTensor *t) {
+  const TableDecl *table = lang_table(m, d->is);
+  float v;
+  if (strcmp(table->elt, ir_mem_name[IR_M_f32])) return err_new(ERR_UNSUPPORTED, "tensor %s: only tables of floats are compared", t->name);
+  if (t->n_elems != table->n_values || t->n_bytes != (size_t)t->n_elems * 4) return err_new(ERR_SHAPE, "tensor %s: %lld elements, expected the %d of table %s", t->name, (long long)t->n_elems, table->n_values, table->name);
+  for (int i = 0; i < table->n_values; i++) {
+    memcpy(&v, t->p + 4 * i, 4);
+    if (f32_to_bits(v) != f32_to_bits((float)table->value[i])) return err_new(ERR_UNSUPPORTED, "tensor %s: element %d is %.9g, table %s has %.9g", t->name, i, (double)v, table->name, table->value[i]);
+  }
+  return NULL;
+}
+
+/* ---- finding ------------------------------------------------------------------------------------------------------- */
+static Err *number_of_metadata(void *ctx, const Expr *call, int64_t *i, double *f, bool *is_int) {
+  Num n;
+  TRY(hyper_eval(ctx, call, &n));
+  *i = n.i;
+  *f = num_float(n);
+  *is_int = n.is_int;
+  return NULL;
+}
+
+/* An element's kind, by the container's word for it. */
+static const char *elt_of(HyperEnv *env, const FileTensor *t) {
+  char name[16];
+  size_t n = strlen(t->type);
+  if (t->format || n >= sizeof name) return t->format;
+  for (size_t i = 0; i <= n; i++) name[i] = (char)(t->type[i] >= 'A' && t->type[i] <= 'Z' ? t->type[i] + 32 : t->type[i]);
+  return dx_mem(name) ? arena_dup(env->arena, name) : NULL;
+}
+
+/* Those it reads and those it knows not to matter. */
+void model_parts_used(const Weights *w, const TensorParts *p, bool *used) {
+  const FileTensor *t;
+  HyperEnv env = {.arena = arena_new("names"), .w = w};
+  for (int i = 0; i < p->layout->n_parts; i++) if (p->tensor[i]) used[p->tensor[i] - w->tensor] = true;
+  for (int i = 0; (t = sibling(w, p->stem, i)); i++)
+    if (named_in(&env, p->layout->beside, p->layout->n_besides, p->stem, t->name) || named_in(&env, p->layout->extents, p->layout->n_extents, p->stem, t->name)) used[t - w->tensor] = true;
+  arena_free(env.arena);
+}
+
+/* Two ints: rows and columns. Where they are known already, the same. */
+static Err *read_extents(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *p) {
+  const FileTensor *t = find_named(env, l->extents, l->n_extents, stem);
+  int64_t v[2] = {0};
+  if (!t) return NULL;
+  size_t each = t->n_bytes / 2;
+  if (t->n_elems != 2 || (each != 4 && each != 8)) return err_new(ERR_FORMAT, "tensor %s: expected two ints, the weight's rows and columns", t->name);
+  for (int i = 0; i < 2; i++) {
+    int32_t narrow;
+    memcpy(&v[i], t->p + each * (size_t)i, each);
+    memcpy(&narrow, t->p + each * (size_t)i, 4);
+    if (each == 4) v[i] = narrow;
+  }
+  if ((p->rows && p->rows != v[0]) || (p->cols && p->cols != v[1]) || v[0] < 1 || v[1] < 1)
+    return err_new(ERR_SHAPE, "tensor %s: %lld rows of %lld, expected %lld of %lld", t->name, (long long)v[0], (long long)v[1], (long long)p->rows, (long long)p->cols);
+  p->rows = v[0];
+  p->cols = v[1];
+  return NULL;
+}
+
+/* The tensors a layout names, where all it needs are there. */
+static bool find_tensors(HyperEnv *env, const LayoutDecl *l, const char *stem, TensorParts *p) {
+  for (int i = 0; i < l->n_parts; i++) {
+    const FileTensor *t = p->tensor[i] = find_named(env, l->part[i].file, l->part[i].n_files, stem);
+    FormatPart *d = &p->fit.part[i];
+    if (!t && !l->part[i].optional) return false;
+    *d = (FormatPart){.absent = !t, .elt = t ? elt_of(env, t) : NULL, .n_dims = t ? t->n_dims : 0};
+    if (t) memcpy(d->dim, t->dim, sizeof d->dim);
+  }
+  return knows_all(env, l, stem);
+}
+
+static Err *read_numbers(Arena *a, TensorParts *p) {
+  p->number = ARENA_ARRAY(a, float, p->form->n_numbers + 16);
+  for (int i = 0; i < p->form->n_numbers; i++) {
+    const Expr *e = p->form->number[i];
+    int at = 0;
+    json_t *v;
+    while (strcmp(p->layout->part[at].name, e->arg[0]->name)) at++;
+    const FileTensor *t = p->tensor[at];
+    TRY(err_wrap(json_parse_text((const char *)t->p, t->n_bytes, JSON_MAX, "its JSON text", &v), "tensor %s", t->name));
+    const json_t *n = json_object_get(v, e->arg[1]->name);
+    Err *err = json_is_number(n) ? NULL : err_new(ERR_FORMAT, "tensor %s: expected a number '%s' in its JSON text", t->name, e->arg[1]->name);
+    p->number[i] = (float)json_number_value(n);
+    json_decref(v);
+    TRY(err);
+  }
+  return NULL;
+}
+
+static Err *finish(HyperEnv *env, Tp *forms, const char *name, TensorParts *p) {
+  const LayoutDecl *l = p->layout;
+  FileTensor *f = ARENA_NEW(env->arena, FileTensor);
+  for (int i = 0; i < l->n_parts; i++) {
+    const FileTensor *t = p->tensor[i];
+    if (t && t->n_bytes && !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: of a format that no text here describes", t->name);
+    if (t && l->part[i].is) TRY(check_table(env->module, &l->part[i], t));
+    if (t && l->part[i].groups) TRY(read_groups(env->arena, &l->part[i], t, &p->fit.part[i], &p->order));
+  }
+  TRY(tp_parts_form(forms, &p->fit, false, &p->form));
+  TRY(read_numbers(env->arena, p));
+  p->at = ARENA_ARRAY(env->arena, const void *, l->n_parts + 2);
+  *f = (FileTensor){.name = arena_dup(env->arena, name), .format = l->name, .type = l->name, .n_dims = 2, .dim = {p->fit.rows, p->fit.cols}, .n_elems = p->fit.rows * p->fit.cols};
+  for (int i = 0; i < l->n_parts; i++) {
+    p->at[i] = p->tensor[i] ? p->tensor[i]->p : NULL;
+    f->n_bytes += p->tensor[i] ? p->tensor[i]->n_bytes : 0;
+  }
+  p->at[l->n_parts] = p->number;
+  p->at[l->n_parts + 1] = p->order;
+  p->file = f;
+  return NULL;
+}
+
+/* What lies there beside a plain tensor that a layout would have a meaning for, in words. */
+static Err *nothing_fits(HyperEnv *env, const char *name, const char *stem) {
+  const FileTensor *t;
+  Str s = {0}, shape = {0};
+  for (int i = 0; (t = sibling(env->w, stem, i)) && i < 12; i++) {
+    str_clear(&shape);
+    file_tensor_shape(t, &shape);
+    str_addf(&s, "%s%s %s %s", i ? ", " : "", t->name, t->type, shape.p);
+  }
+  Err *e = err_new(ERR_UNSUPPORTED, "tensor %s: no layout of the texts fits the tensors that hold it: %s", name, s.p ? s.p : "");
+  str_free(&s);
+  str_free(&shape);
+  return e;
+}
+
+static bool is_part_of_some(HyperEnv *env, const char *name, const char *weight) {
+  for (int i = 0; i < env->module->n_layouts; i++) {
+    const LayoutDecl *l = env->module->layout[i];
+    const char *stem = stem_of(env->arena, l->of, weight);
+    for (int k = 0; stem && k < l->n_parts; k++) if (named_in(env, l->part[k].file, l->part[k].n_files, stem, name)) return true;
+  }
+  return false;
+}
+
+Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out) {
+  const char *shared = NULL;
+  *out = NULL;
+  for (int i = env->module->n_layouts - 1; i >= 0; i--) {
+    const LayoutDecl *l = env->module->layout[i];
+    const char *stem = stem_of(env->arena, l->of, name);
+    if (stem && (!shared || strlen(stem) < strlen(shared))) shared = stem;
+    if (!stem || l->n_parts > (int)COUNT_OF(((TensorParts *)0)->tensor)) continue;
+    TensorParts *p = ARENA_NEW(env->arena, TensorParts);
+    bool fits = false;
+    *p = (TensorParts){.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
+    if (!find_tensors(env, l, stem, p)) continue;
+    TRY(read_extents(env, l, stem, &p->fit));
+    TRY(err_wrap(format_parts_fit(env->arena, env->module, &p->fit, &fits), "tensor %s", name));
+    if (!fits) continue;
+    TRY(err_wrap(finish(env, forms, name, p), "tensor %s", name));
+    *out = p;
+    return NULL;
+  }
+  const FileTensor *t;
+  for (int i = 0; shared && (t = sibling(env->w, shared, i)); i++)
+    if (strcmp(t->name, name) && is_part_of_some(env, t->name, name)) return nothing_fits(env, name, shared);
+  return NULL;
+}
+
+/* ---- decoding ------------------------------------------------------------------------------------------------------ */
+/* Packed as f32, tile by tile, then laid out row by row: [rows][cols]. */
+Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out) {
+  FormatForm *f;
+  const Kern *k;
+  int64_t N = p->fit.rows, K = p->fit.cols;
+  int32_t row[PACK_ROWS];
+  uint8_t scratch[256];
+  FormatParts plain = p->fit;
+  for (int i = 0; i < p->layout->n_parts; i++) if (plain.part[i].groups == GROUPS_SORTED) plain.part[i].groups = GROUPS_ANY;
+  TRY(tp_parts_form(forms, &plain, true, &f));
+  TRY(kern_pack(kerns, f, K, &k));
+  float *tile = ARENA_ARRAY(a, float, K * PACK_ROWS + 64);
+  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)p->at, row, (void *)(((uintptr_t)tile + 63) & ~(uintptr_t)63)};
+  const float *v = args[2];
+  format_table_args(f, args);
+  for (int64_t n = 0; n < N; n += PACK_ROWS) {
+    for (int i = 0; i < PACK_ROWS; i++) row[i] = (int32_t)MIN(n + i, N - 1);
+    k->entry(args, 0, 1, scratch);
+    for (int64_t i = 0; i < MIN(PACK_ROWS, N - n); i++)
+      for (int64_t c = 0; c < K; c++) out[(n + i) * K + c] = v[c * PACK_ROWS + i];
+  }
+  return NULL;
+}

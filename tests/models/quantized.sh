@@ -1,0 +1,31 @@
+#!/bin/sh
+# Quantized checkpoints whose scales lie in tensors of their own: values, logits, and what is refused.
+. tests/lib.sh
+export LUMEN TEST_TMP
+cases=tests/models/quantized
+targets=$("$LUMEN" doctor --json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["cpu"]["targets"])')
+python3 tests/models/quantized.py $targets || n_bad=1
+
+# What no layout describes is told with all that was found, never read as something else.
+odd=$TEST_TMP/odd
+with() { rm -rf "$odd"; python3 tests/models/quantized_edit.py "$1" "$odd" "$2"; }
+w=model.layers.0.self_attn.k_proj
+with $cases/gptq-v1 "rename $w.scales $w.scale_of"
+expect "a tensor that is missing" 1 "$LUMEN" decode "$odd" $w.weight --shape 128,256
+has "it lists what is there" "$err" "$w.qweight I32 [32, 128]"
+with $cases/gptq-v1 "add $w.extra F32 4"
+expect "a tensor nobody knows" 1 "$LUMEN" decode "$odd" $w.weight --shape 128,256
+has "it is named" "$err" "$w.extra F32 [4]"
+with $cases/fp8-channel-ct "retype $w.weight_scale I16"
+expect "scales of a kind nobody knows" 1 "$LUMEN" decode "$odd" $w.weight
+has "their kind is named" "$err" "$w.weight_scale I16 [128, 1]"
+with $cases/gptq-v1-desc_act "poke $w.g_idx 0 7"
+expect "a column of a group that is not there" 1 "$LUMEN" decode "$odd" $w.weight
+has "which column" "$err" "column 0 is in group 7, expected 0 to 1"
+with $cases/bnb-nf4 "poke $w.weight.quant_map 3 0"
+expect "a code book that is another" 1 "$LUMEN" decode "$odd" $w.weight --shape 128,256
+has "which number" "$err" "element 3 is 0, table nf4 has"
+expect "extents that cannot be" 1 "$LUMEN" decode $cases/fp8-block model.layers.0.mlp.gate_proj.weight --shape 449,256
+rm -rf "$odd"; cp -r $cases/nvfp4-modelopt "$odd"
+expect "scales of activations do not matter" 0 "$LUMEN" decode "$odd" $w.weight
+finish

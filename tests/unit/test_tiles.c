@@ -1,0 +1,217 @@
+/* Matrix tiles on a machine that has them: machine code of a target with tiles against the interpreter's plain form, bit for bit, every format in both
+   precisions that tiles serve, and the tile operations alone. Elsewhere: that the target is refused with what is missing, and that its code is made
+   all the same. The schedule itself is interpreted on any machine by test_opt.
+
+   Without such a machine: Bochs 3.0, cpu model sapphire_rapids, boots Linux 6.15 or later with `setcpuid=324 no5lvl` (it has no XFD, which Linux asks
+   for; its SMM cannot restore five levels of pages) and an initramfs with this program linked statically. That version extends the signed bytes of
+   products with zeros, so there rows with negative bytes differ; those of bf16 and the one with none negative are right. */
+#include <math.h>
+#include <string.h>
+#include "kern/kern.h"
+#include "test.h"
+
+static Module *module;
+static DevPool *pool;
+
+static const Target *with_tiles(void) {
+  for (int i = 0; i < gen_target_count(); i++) if (gen_target_get(i)->tiles) return gen_target_get(i);
+  return NULL;
+}
+
+/* ---- the operations alone ---------------------------------------------------------------------------------------------- */
+typedef struct Mem { uint8_t a[16][64], b[16][64], c[16][64], out[16][64]; } Mem;
+static uint64_t rng_state = 88172645463325252ull;
+static uint32_t rng(void) {
+  rng_state ^= rng_state << 13, rng_state ^= rng_state >> 7, rng_state ^= rng_state << 17;
+  return (uint32_t)(rng_state >> 32);
+}
+
+static IrFn *ops_fn(Arena *a, bool pairs, int bytes) {
+  Str s = {0};
+  IrFn *fn = NULL;
+  str_addf(&s, "fn @tiles.%s.%d(%%1: ptr<ptr[1], args>, %%2: i64, %%3: i64, %%4: ptr<u8, scratch>) {\nb0(%%1, %%2, %%3, %%4):\n"
+               "  %%5 = load.ptr ptr<u8, global> %%1 + 0\n  %%6 = const i64 64\n  tbegin %d\n"
+               "  tload %%5 + 0, %%6 tile 4\n  tload %%5, %%6*8 + 512, %%6 tile 7\n  tload %%5 + 2048, %%6 tile 2\n  tzero 1\n"
+               "  %s 1858\n  %s 1857\n  %s 1858\n  tstore %%5 + 3072, %%6 tile 2\n  tend\n  ret\n}\n",
+           pairs ? "pairs" : "bytes", bytes, bytes, pairs ? "tdot2" : "tdot4", pairs ? "tdot2" : "tdot4", pairs ? "tdot2" : "tdot4");
+  EXPECT_OK(ir_fn_parse(a, s.p, &fn));
+  str_free(&s);
+  if (fn) EXPECT_OK(ir_fn_verify(fn));
+  return fn;
+}
+
+/* bf16 of all magnitudes that no sum of products makes infinite; denormals among them, operands and sums, which tiles take as 0. */
+static void fill(Mem *m, bool pairs, bool positive) {
+  for (size_t i = 0; i < sizeof *m; i += 2) {
+    uint16_t h = (uint16_t)rng();
+    if (pairs && i < offsetof(Mem, c)) h = (uint16_t)((h & 0x807f) | (rng() % 8 ? 0x3f00 + (rng() % 16 << 7) : rng() % 0x20 << 7));
+    memcpy((uint8_t *)m + i, &h, 2);
+  }
+  for (size_t i = 0; i < sizeof m->a && positive; i++) ((uint8_t *)m->a)[i] &= 127;
+  for (int r = 0; r < 16 && pairs; r++)
+    for (int n = 0; n < 16; n++) {
+      float f = rng() % 4 ? (float)(int32_t)rng() * 0x1p-30f : (float)(rng() % 5) * 0x1p-127f;
+      memcpy(&m->c[r][4 * n], &f, 4);
+    }
+}
+
+static float flushed(float x) { return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x; }
+
+static void plain_ops(const Mem *m, bool pairs, int bytes, uint8_t out[16][64]) {
+  memcpy(out, m->c, 1024);
+  for (int time = 0; time < 2; time++)
+    for (int r = 0; r < 16; r++)
+      for (int n = 0; n < 16; n++) {
+        uint32_t sum;
+        memcpy(&sum, &out[r][4 * n], 4);
+        if (!pairs) {
+          for (int k = 0; k < bytes; k++) sum += (uint32_t)((int8_t)m->a[r][k] * (int32_t)m->b[k / 4][4 * n + k % 4]);
+        } else {
+          float f = f32_from_bits(sum), half[2] = {0, 0};
+          for (int k = 0; k < bytes / 2; k++) {
+            uint16_t p, q;
+            memcpy(&p, &m->a[r][2 * k], 2);
+            memcpy(&q, &m->b[k / 2][4 * n + 2 * (k % 2)], 2);
+            float x = flushed(bf16_to_f32(p)), y = flushed(bf16_to_f32(q)), z = fmaf(x, y, half[k % 2]);
+            half[k % 2] = flushed(z);
+          }
+          float both = half[0] + half[1];
+          both = flushed(both);
+          f = flushed(f) + both;
+          sum = f32_to_bits(flushed(f));
+        }
+        memcpy(&out[r][4 * n], &sum, 4);
+      }
+}
+
+static void ops(Kerns *set) {
+  static const struct { bool pairs; int bytes; bool positive; } row[] = {
+      {false, 64, false}, {false, 32, false}, {false, 16, false}, {false, 20, false}, {true, 64, false}, {true, 32, false},
+      {false, 64, true}}; /* some emulators extend signed bytes with zeros: this one row tells that from a wrong layout */
+  for (size_t i = 0; i < COUNT_OF(row); i++) {
+    char name[80];
+    snprintf(name, sizeof name, "%s of %d bytes%s: %s", row[i].pairs ? "tdot2" : "tdot4", row[i].bytes, row[i].positive ? ", none negative" : "", set ? "interpreted and run" : "interpreted");
+    TEST(name) {
+      Arena *a = arena_new("compile");
+      IrFn *fn = ops_fn(a, row[i].pairs, row[i].bytes);
+      const Kern *k = NULL;
+      if (set && fn) EXPECT_OK(kern_fn(set, ir_fn_clone(a, fn), &k));
+      for (int trial = 0; trial < 20 && fn; trial++) {
+        static Mem m, run;
+        uint8_t want[16][64];
+        fill(&m, row[i].pairs, row[i].positive);
+        run = m;
+        void *args[1] = {&m}, *run_args[1] = {&run};
+        uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, 1, 0};
+        EXPECT_OK(ir_interp(fn, in, 4, NULL, 0, 1 << 20));
+        plain_ops(&m, row[i].pairs, row[i].bytes, want);
+        EXPECT(!memcmp(want, m.out, 1024), "interpreted: not what its meaning says");
+        if (!k) continue;
+        k->entry(run_args, 0, 1, NULL);
+        EXPECT(!memcmp(want, run.out, 1024), "run: differs from its meaning");
+      }
+      arena_free(a);
+    }
+  }
+}
+
+/* ---- products ----------------------------------------------------------------------------------------------------------- */
+static void product(Arena *a, const char *format, const char *precision, int64_t K, Kerns *set) {
+  KernCall call;
+  KernSpec *s;
+  char text[200];
+  snprintf(text, sizeof text, "linear w=%s[37,%lld] x=f32[51,%lld]", format, (long long)K, (long long)K);
+  Err *e = kern_call_parse(a, text, &call);
+  call.narrow = true;
+  if (!e) e = kern_call_build(a, module, &call, precision, &s);
+  if (!e) e = kern_check(s, &set, 1, 1, pool, NULL);
+  EXPECT_OK(err_wrap(e, "%s", precision));
+}
+
+/* only: formats to try, by name; none: all. An emulator is slow. */
+static void products(Kerns *set, char **only) {
+  for (int i = 0; i < module->n_formats; i++) {
+    const FormatDecl *f = module->format[i];
+    char name[80];
+    bool wanted = !*only;
+    for (char **o = only; *o; o++) wanted |= !strcmp(*o, f->name);
+    if (!wanted) continue;
+    snprintf(name, sizeof name, "linear over %s, run in tiles", f->name);
+    TEST(name) {
+      Arena *a = arena_new("compile");
+      FormatForm *form = NULL;
+      EXPECT_OK(format_analyze(a, module, f, &form));
+      int64_t K = !form || 96 % form->block ? 256 : 96;
+      if (form && form->integer) product(a, f->name, "int8", K, set);
+      product(a, f->name, "bf16", K, set);
+      arena_free(a);
+    }
+  }
+}
+
+/* ---- code without running it ---------------------------------------------------------------------------------------------- */
+static int count(const char *text, const char *word) {
+  int n = 0;
+  for (const char *p = text; (p = strstr(p, word)); p++) n++;
+  return n;
+}
+
+static void code_of(const Target *t, const char *precision, const char *product_ins) {
+  Arena *a = arena_new("compile");
+  KernCall call;
+  KernSpec *s = NULL;
+  EXPECT_OK(kern_call_parse(a, "linear w=q4_0[64,256] x=f32[M,256]", &call));
+  call.narrow = true;
+  EXPECT_OK(kern_call_build(a, module, &call, precision, &s));
+  int n_products = 0, n_configs = 0, n_releases = 0;
+  for (int i = 0; s && i < s->plan->n_regions; i++) {
+    Sched sched = kern_sched(t, 1 << 20, s->plan, i, KERN_MANY);
+    IrFn *fn;
+    int64_t scratch;
+    GenCode code;
+    Err *e = lower_region(a, s->plan, i, &sched, "k", &fn, &scratch);
+    if (!e) e = ir_fn_verify(fn);
+    if (!e) e = opt_pipeline(fn);
+    if (!e) e = gen_compile(a, fn, t, &(GenOptions){.want_text = true}, &code);
+    EXPECT_OK(e);
+    if (e) break;
+    n_products += count(code.text, product_ins);
+    n_configs += count(code.text, "ldtilecfg");
+    n_releases += count(code.text, "tilerelease");
+  }
+  EXPECT(n_products >= 1 && n_configs == 1 && n_releases == 1, "%d products, %d configurations, %d releases", n_products, n_configs, n_releases);
+  arena_free(a);
+}
+
+int main(int argc, char **argv) {
+  (void)argc;
+  Arena *a = arena_new("forever");
+  EXPECT_OK(lang_std_load(a, NULL, &module));
+  const Target *t = with_tiles();
+  if (!module || !t) return 1;
+  Kerns *set = NULL;
+  Err *e = NULL;
+  EXPECT_OK(dev_pool_new(2, &pool));
+  TEST("code for tiles is made on any machine") {
+    code_of(t, "int8", "tdpbsud");
+    code_of(t, "bf16", "tdpbf16ps");
+  }
+  if (gen_target_runs(t, kern_cpu())) EXPECT_OK(kern_set_new(t, false, &set));
+  else {
+    TEST("a machine without tiles is told so") {
+      e = kern_set_new(t, false, &set);
+      EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), t->name) && strstr(err_text(e), "matrix tiles"), "%s", e ? err_text(e) : "no error");
+      const Target *best = NULL;
+      EXPECT_OK(kern_target_host(&best));
+      EXPECT(best && !best->tiles, "tiles were chosen");
+    }
+  }
+  ops(set);
+  if (set) products(set, argv + 1);
+  else TEST_SKIP("linear over every format, run in tiles", e ? err_text(e) : "no tiles");
+  err_free(e);
+  kern_set_free(set);
+  dev_pool_free(pool);
+  arena_free(a);
+  TEST_MAIN_END();
+}
