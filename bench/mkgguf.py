@@ -10,6 +10,7 @@ FIELDS = ('arch', 'layers', 'width', 'heads', 'kv_heads', 'head', 'inner', 'voca
 SHAPES = {
     'tiny': ('llama', 2, 256, 4, 2, 64, 512, 1000, 2048),
     'smol135': ('llama', 30, 576, 9, 3, 64, 1536, 49152, 8192),
+    'mid': ('llama', 16, 1024, 16, 8, 64, 3072, 8192, 4096),                  # every format's blocks divide its rows
     'qwen06': ('qwen3', 28, 1024, 16, 8, 128, 3072, 151936, 40960),
     'qwen17': ('qwen3', 28, 2048, 16, 8, 128, 6144, 151936, 40960),
     'qwen4': ('qwen3', 36, 2560, 32, 8, 128, 9728, 151936, 40960),
@@ -22,7 +23,8 @@ FORMATS = {
     'Q4_K': (12, 256, 144, {0: .0001, 2: .0005}), 'Q5_K': (13, 256, 176, {0: .00005, 2: .0005}), 'Q6_K': (14, 256, 210, {208: .00001}),
     'IQ2_XXS': (16, 256, 66, {0: .002}), 'IQ3_XXS': (18, 256, 98, {0: .001}), 'IQ1_S': (19, 256, 50, {0: .01}), 'IQ4_NL': (20, 32, 18, {0: .0003}),
     'IQ3_S': (21, 256, 110, {0: .001}), 'IQ4_XS': (23, 256, 136, {0: .00001}), 'TQ1_0': (34, 256, 54, {52: .03}), 'TQ2_0': (35, 256, 66, {64: .03}),
-    'MXFP4': (39, 32, 17, {}),
+    'MXFP4': (39, 32, 17, {}), 'IQ2_XS': (17, 256, 74, {0: .002}), 'IQ2_S': (22, 256, 82, {0: .002}), 'IQ1_M': (29, 256, 56, {}),
+    'NVFP4': (40, 64, 36, {}), 'Q1_0': (41, 128, 18, {0: .03}), 'Q2_0': (42, 64, 18, {0: .03}),
 }
 
 
@@ -51,6 +53,10 @@ def random_blocks(fmt, n_blocks=65536):
     elif fmt == 'BF16': b[1::2] = bytes(0x3c | (x & 0x80) for x in b[1::2])
     elif fmt == 'F32': b[3::4], b[2::4] = bytes(0x3c | (x & 0x80) for x in b[3::4]), bytes(x & 0x7f for x in b[2::4])
     elif fmt == 'MXFP4': b[0::n_bytes] = bytes([119]) * n_blocks
+    elif fmt == 'NVFP4':
+        for off in range(4): b[off::n_bytes] = bytes([0x18]) * n_blocks
+    elif fmt == 'IQ1_M':                                                    # the scale is the high nibbles of four words
+        for off, nibble in ((49, 9), (51, 1), (53, 8), (55, 1)): b[off::n_bytes] = bytes(nibble << 4 | (x & 15) for x in b[off::n_bytes])
     return bytes(b)
 
 

@@ -2,26 +2,19 @@
    read is kept, so a turn costs its own tokens. */
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
-#include <unistd.h>
 #include "cmd/run_cmd.h"
 
-/* One message: a line, or lines between two lines of three quotes. False: the input ended. */
-static bool message_read(Str *out) {
-  char *line = NULL;
-  size_t cap = 0;
-  ssize_t n;
+/* One message: a line, a paste, or lines between two lines of three quotes. False: the input ended. */
+static bool message_read(const char *prompt, Str *out) {
+  Str line = {0};
   bool block = false, whole = false;
-  fputs("> ", stderr);
-  while (!whole && (n = getline(&line, &cap, stdin)) >= 0) {
-    if (n && line[n - 1] == '\n') line[--n] = 0;
-    bool quotes = !strcmp(line, "\"\"\"");
+  for (; !whole && cmd_lines_read(block ? ". " : prompt, &line); str_clear(&line)) {
+    bool quotes = line.n && !strcmp(line.p, "\"\"\"");
     if (quotes) whole = block, block = true;
-    else if (block) str_add_n(out, line, (size_t)n), str_add_c(out, '\n');
-    else str_add_n(out, line, (size_t)n), whole = true;
-    if (!whole) fputs(". ", stderr);
+    else str_add_n(out, line.n ? line.p : "", line.n), whole = !block;
+    if (block && !quotes) str_add_c(out, '\n');
   }
-  free(line);
+  str_free(&line);
   return whole;
 }
 
@@ -61,14 +54,6 @@ static bool no_command(const char *line) {
   return n && !line[1 + n];
 }
 
-/* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
-static void erase_whole_characters(void) {
-  struct termios t;
-  if (tcgetattr(STDIN_FILENO, &t) || t.c_iflag & IUTF8) return;
-  t.c_iflag |= IUTF8;
-  tcsetattr(STDIN_FILENO, TCSANOW, &t);
-}
-
 /* One line of the person: a message, or the result of a call; the model answers when nothing is open any more. */
 static Err *line_take(const Run *r, json_t *messages, const Str *text) {
   const json_t *call = open_call(messages), *id = json_object_get(call, "id");
@@ -92,15 +77,17 @@ static Err *system_add(const Run *r, json_t *messages) {
 
 Err *cmd_run_talk(const Run *r) {
   json_t *messages = json_array();
-  Str text = {0};
+  Str text = {0}, prompt = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
   Err *e = system_add(r, messages);
-  erase_whole_characters();
+  cmd_lines_open();
   while (!e) {
     const json_t *call = open_call(messages);
     str_clear(&text);
-    if (call) fprintf(stderr, "result of %s", json_string_value(json_object_get(json_object_get(call, "function"), "name")));
-    if (!message_read(&text)) {
+    str_clear(&prompt);
+    if (call) str_addf(&prompt, "result of %s", json_string_value(json_object_get(json_object_get(call, "function"), "name")));
+    str_add(&prompt, "> ");
+    if (!message_read(prompt.p, &text)) {
       fputc('\n', stderr);
       break;
     }
@@ -114,6 +101,7 @@ Err *cmd_run_talk(const Run *r) {
     else e = line_take(r, messages, &text);
   }
   str_free(&text);
+  str_free(&prompt);
   json_decref(messages);
   return e;
 }

@@ -1,5 +1,5 @@
 /* run_cmd: what the files of `lumen run` share: its options and what one call has open. run.c answers one prompt, run_setup.c reads the options,
-   run_chat.c talks. */
+   run_chat.c talks, run_lines.c reads what is typed. */
 #ifndef LUMEN_RUN_CMD_H
 #define LUMEN_RUN_CMD_H
 #include "cmd/cmd.h"
@@ -18,7 +18,7 @@
   X(T, regex, 0, STR, "RE", NULL, 0, 0, "hold the whole answer to a regular expression")                                            \
   X(T, gbnf, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
   X(T, tools, 0, STR, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
-  X(T, tool_choice, 0, STR, "HOW", "auto", 0, 0, "auto, none, required, or the one function that must be called")                   \
+  X(T, tool_choice, 0, STR, "HOW", NULL, 0, 0, "auto, none, required, or the one function that must be called; else auto")                   \
   X(T, strict, 0, FLAG, "", NULL, 0, 0, "hold the arguments of calls to their schemas")                                             \
   X(T, think, 0, STR, "HOW", NULL, 0, 0, "on, off, or how hard (low, medium, high): where the template knows of it")                \
   X(T, think_budget, 0, INT, "N", NULL, 0, 1 << 30, "tokens of reasoning at most; then it is closed")                               \
@@ -79,6 +79,10 @@ json_t *cmd_run_body(const Run *r, json_t *messages); /* a new request with the 
 Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out);  /* prints the answer to a request as it comes */
 void cmd_run_tell(const Run *r, const RunOutcome *o);                 /* what --json and --verbose want, and warnings */
 Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n);
+
+/* run_lines.c */
+void cmd_lines_open(void);                                            /* once, before the first line */
+bool cmd_lines_read(const char *prompt, Str *out);                    /* appends a line, or a paste of several; false: the input ended */
 
 /* run_chat.c */
 Err *cmd_run_talk(const Run *r);

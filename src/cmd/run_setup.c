@@ -109,17 +109,27 @@ static Err *schema_read(const char *path, Grammar **out) {
   return err_wrap(e, "%s", path);
 }
 
-static bool is_choice(const Run *r, const char *how) { return !strcmp(r->o->tool_choice, how); }
+/* The option's choice, else the request's. */
+static Err *choice_get(const Run *r, TextToolChoice *out) {
+  const char *how = r->o->tool_choice;
+  json_t *body = how ? json_pack("{s:s}", "tool_choice", how) : json_incref(r->request);
+  bool is_word = !how || !strcmp(how, "auto") || !strcmp(how, "none") || !strcmp(how, "required");
+  Err *e = NULL;
+  if (is_word) e = text_request_tool_choice(body, out);
+  else *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
+  json_decref(body);
+  return e;
+}
 
 /* Special tokens that stand in calls write their spelling in these grammars. */
 static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
 
-static Err *calls_open(Run *r) {
-  bool is_auto = is_choice(r, "auto"), is_required = is_choice(r, "required");
+static Err *calls_open(Run *r, const TextToolChoice *choice) {
+  bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
   if (is_auto && !r->o->strict) return NULL;
   json_t *tools;
   TRY(text_tools_normalise(r->tools, "tools", &tools));
-  TextCallsOptions calls = {.tools = tools, .only = is_auto || is_required ? NULL : r->o->tool_choice, .many = is_required, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
   Err *e = text_chat_calls(r->arena, r->chat, &calls, &r->grammar, is_auto ? &r->trigger : NULL);
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = tools};
@@ -132,14 +142,17 @@ static Err *calls_open(Run *r) {
 
 static Err *tools_open(Run *r) {
   const RunOpts *o = r->o;
+  TextToolChoice choice;
   json_t *given = NULL;
+  TRY(choice_get(r, &choice));
   if (o->tools) TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
   else given = json_incref(json_object_get(r->request, "tools"));
-  if (is_choice(r, "none")) json_decref(given), given = NULL;
+  if (choice.mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
   r->tools = given;
   if (r->tools && r->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
-  if (!r->tools && (o->strict || !(is_choice(r, "auto") || is_choice(r, "none")))) return err_new(ERR_USAGE, "%s: no tools are offered (--tools)", o->strict ? "--strict" : "--tool-choice");
-  return r->tools ? calls_open(r) : NULL;
+  if (!r->tools && (o->strict || choice.mode == TEXT_TOOLS_REQUIRED || choice.mode == TEXT_TOOLS_ONE))
+    return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
+  return r->tools ? calls_open(r, &choice) : NULL;
 }
 
 static Err *grammar_open(Run *r) {
@@ -147,12 +160,13 @@ static Err *grammar_open(Run *r) {
   int n = !!o->schema + !!o->regex + !!o->gbnf + o->json_object;
   if (n > 1) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf: one of them");
   if (n && r->grammar) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
-  if (!n) return NULL;
-  if (o->schema) TRY(schema_read(o->schema, &r->grammar));
+  if (!n && r->grammar) return NULL;
+  if (!n) TRY(text_request_grammar(r->request, &r->grammar));
+  else if (o->schema) TRY(schema_read(o->schema, &r->grammar));
   else if (o->gbnf) TRY(gbnf_read(o->gbnf, &r->grammar));
   else if (o->regex) TRY(err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex"));
   else TRY(grammar_from_json_object(0, &r->grammar));
-  return grammar_vocab_new(r->vocab, &r->grammar_vocab);
+  return !r->grammar ? NULL : grammar_vocab_new(r->vocab, &r->grammar_vocab);
 }
 
 static Err *request_open(Run *r) {

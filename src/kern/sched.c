@@ -54,14 +54,31 @@ static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernSh
   trace_printf(TRACE_sched, "%s: %d neighbours along axis %d in lockstep, up to %d sums at once", r->name, s->tile[0], s->row_axis, s->chains);
 }
 
+static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 2, 1};
+
+/* What registers each size of tile needs, and which are left out for it. */
+static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int spare, int chosen, bool few) {
+  if (!trace_on(TRACE_sched, r->name)) return;
+  Str s = {0};
+  for (size_t i = 0; i < COUNT_OF(tile_rows); i++) {
+    int T = tile_rows[i], need = T * MAX(n->sums, 1) + spare;
+    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen: the most that fit)" : need > t->n_vec_regs ? " (too many)" : few && T > chosen ? " (no so many rows come)" : "");
+  }
+  trace_printf(TRACE_sched, "%s: of %d registers, %d for operands and %d a row: %s", r->name, t->n_vec_regs, spare, MAX(n->sums, 1), s.p);
+  str_free(&s);
+}
+
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
-  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1};
+  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni};
   if (!r->contraction) {
     lockstep(t, p, r, shape, &s);
     return s;
   }
-  if (shape == KERN_ONE) return s;
+  if (shape == KERN_ONE) {
+    trace_printf(TRACE_sched, "%s: one row: weights are read once, in the order they lie, so memory sets the pace and no tile is needed", r->name);
+    return s;
+  }
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
@@ -74,10 +91,12 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   }
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
   int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);
-  int T = most >= 24 ? 24 : most >= 16 ? 16 : most >= 12 ? 12 : most >= 8 ? 8 : most >= 6 ? 6 : most >= 4 ? 4 : most >= 2 ? most : 1;
-  if (shape == KERN_FEW) T = T > 8 ? 8 : T;
+  int T = 1;
+  for (int i = COUNT_OF(tile_rows) - 1; i >= 0; i--) if (tile_rows[i] <= most && (shape != KERN_FEW || tile_rows[i] <= 8)) T = tile_rows[i];
+  trace_tiles(t, r, &n, spare, T, shape == KERN_FEW);
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
+  if (T > 8) s.tile[s.n_tiles++] = 8;
   if (T > 4) s.tile[s.n_tiles++] = 4;
   if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;

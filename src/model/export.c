@@ -202,6 +202,7 @@ static Err *export_tensor(Export *e, const ModelTensor *t) {
   const TensorSource *to = &t->decl->source[0];
   if (!t->file || t->same_as >= 0) return NULL; /* none, or another's bytes: the reader's text says the same of the file made here */
   if (to->each) return err_new(ERR_UNSUPPORTED, "tensor \"%s\": what `each` makes of its elements cannot be undone", to->name);
+  if (t->parts) return err_new(ERR_UNSUPPORTED, "tensor %s: several tensors hold it (layout %s); convert takes weights that lie in one", t->file->name, t->parts->layout->name);
   ExportTensor x = {.t = *t->file, .fixed = t->values != NULL};
   x.t.name = arena_dup(m->arena, hyper_name(&m->env, to->name));
   if (t->values) {

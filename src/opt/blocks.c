@@ -260,17 +260,6 @@ static Lin bytes_of(Emit *e, const DxNode *a) {
   return at;
 }
 
-/* The sum begins at a multiple of four in its block, for every row. */
-static bool on_fours(Emit *e, Dx position, int axis) {
-  Lin saved = e->axis[axis];
-  bool ok = true;
-  e->axis[axis] = lin_const(0);
-  for (e->row = 0; e->row < e->n_rows && ok; e->row++) ok = lin_of(e, position).k % 4 == 0;
-  e->row = 0;
-  e->axis[axis] = saved;
-  return ok;
-}
-
 /* isum(i < len: a[.. + i] * k.code[.., position + i, row]), lanes over rows side by side: four products a step. */
 bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out) {
   int buf = (int)code->ival;
@@ -278,7 +267,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
   const FormatForm *f = b->blocks;
   bool ok = true;
   if (b->block_dim + 1 >= b->n_dims || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
-  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !on_fours(e, code->arg[b->block_dim], axis)) return false;
+  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !emit_on_fours(e, code->arg[b->block_dim], axis)) return false;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
   for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
   Lin saved = e->axis[axis];

@@ -83,6 +83,7 @@ void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads
 /* weight.c */
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
+bool emit_on_fours(Emit *e, Dx position, int axis); /* where axis is 0 a multiple of four, for every row: four codes lie in one word */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
 void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */

@@ -11,16 +11,19 @@
 
 /* ---- canonical form ------------------------------------------------------------------------------------------------ */
 enum { MAX_BOOK = 16 };
-typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over, books; } Leafs;
+typedef struct Leafs { Dag *d; Dx at[MAX_LEAVES], leaf[MAX_LEAVES]; int n; bool over, books; const uint8_t *users; int n_users; } Leafs;
 
 /* Ints under a comparison or made into a float's bits are cheap to compute from fewer or smaller ones, ints that become numbers or pick
-   from a table are what is kept: `bare` says which. */
-static bool is_leaf(const Dag *d, const DxNode *n, Dx x, bool bare) {
+   from a table are what is kept: `bare` says which. users: how many operations of the element read a node, where a small int that several
+   read is to be kept; NULL: it is not. */
+static bool is_leaf(const Leafs *l, const DxNode *n, Dx x, bool bare) {
+  const Dag *d = l->d;
   if (n->kind == DX_FIELD || n->kind == DX_PART) return true;
   if (n->type != DT_INT || n->kind == DX_INT) return false;
   if (!bare || n->kind != DX_OP) return true;
   DxRange r = dx_range(d, x, NULL);
   int constants = 0;
+  if (x < l->n_users && l->users[x] > 1 && r.lo >= 0 && r.hi < 256) return true;
   for (int i = 0; i < n->n_args; i++) constants += d->node[n->arg[i]].kind == DX_INT;
   return constants + 1 != n->n_args && r.lo >= -32768 && r.hi < 65536;
 }
@@ -59,7 +62,7 @@ static Dx leafify(Leafs *l, Dx x, bool bare) {
     Dx chosen = from_book(l, n);
     if (chosen) return chosen;
   }
-  if (is_leaf(l->d, &n, x, bare)) {
+  if (is_leaf(l, &n, x, bare)) {
     for (int i = 0; i < l->n; i++) if (l->at[i] == x) return l->leaf[i];
     if (l->n == MAX_LEAVES) { l->over = true; return x; }
     l->at[l->n] = x;
@@ -249,13 +252,36 @@ static Dx split_sum(void *ctx, Dx x) {
   return dx_op2(d, (DxOp)sum.op, a, dx_rewrite(d, dx_op1(d, DXO_TOF, sum.arg[1]), split_sum, d));
 }
 
-static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, bool books) {
-  Leafs first = {.d = f->dag, .books = books};
+/* How many operations below x read each node: 0, 1, 2 for more. */
+static void count_users(Dag *d, Dx x, uint8_t *users) {
+  const DxNode *n = &d->node[x];
+  for (int i = 0; i < n->n_args; i++) {
+    if (users[n->arg[i]] < 2) users[n->arg[i]]++;
+    if (dag_walk_first(d, n->arg[i])) count_users(d, n->arg[i], users);
+  }
+}
+
+typedef enum LeafWays { LEAVES_PLAIN, LEAVES_BOOKS, LEAVES_SHARED } LeafWays;
+static Leafs leaves_begin(FormatForm *f, Dx x, LeafWays ways, uint8_t *users, int n_users) {
+  Leafs l = {.d = f->dag, .books = ways == LEAVES_BOOKS};
+  if (ways != LEAVES_SHARED) return l;
+  memset(users, 0, (size_t)n_users);
+  dag_walk_begin(f->dag);
+  count_users(f->dag, x, users);
+  l.users = users;
+  l.n_users = n_users;
+  return l;
+}
+
+static bool find_leaves(FormatForm *f, Arena *a, const Dx *x, LeafWays ways) {
+  int n_users = f->dag->n;
+  uint8_t *users = ways == LEAVES_SHARED ? ARENA_ARRAY(a, uint8_t, n_users) : NULL;
+  Leafs first = leaves_begin(f, x[0], ways, users, n_users);
   f->value = leafify(&first, x[0], false);
   f->n_leaves = first.n;
   for (int s = 0; s < first.n; s++) f->leaf[s] = (PackLeaf){.at = ARENA_ARRAY(a, Dx, f->block)};
   for (int i = 0; i < f->block; i++) {
-    Leafs l = {.d = f->dag, .books = books};
+    Leafs l = leaves_begin(f, x[i], ways, users, n_users);
     if (leafify(&l, x[i], false) != f->value || l.n != first.n || l.over) return false;
     for (int s = 0; s < l.n; s++) f->leaf[s].at[i] = l.at[s];
   }
@@ -278,16 +304,17 @@ static bool from_books(const FormatForm *f) {
 }
 
 static void find_form(FormatForm *f, Arena *a) {
-  bool plainly = find_leaves(f, a, f->x, false);
-  if (plainly && !from_books(f)) return;
-  if (plainly) {
-    if (find_leaves(f, a, f->x, true) && f->code >= 0) return;
-    CHECK(find_leaves(f, a, f->x, false));
+  bool plain = find_leaves(f, a, f->x, LEAVES_PLAIN);
+  if (plain && !from_books(f)) return;
+  if (plain) {
+    if (find_leaves(f, a, f->x, LEAVES_BOOKS) && f->code >= 0) return;
+    CHECK(find_leaves(f, a, f->x, LEAVES_PLAIN));
     return;
   }
   Dx *y = ARENA_ARRAY(a, Dx, f->block);
   for (int i = 0; i < f->block; i++) y[i] = dx_rewrite(f->dag, f->x[i], split_sum, f->dag);
-  if (!find_leaves(f, a, y, false)) keep_value(f);
+  if (find_leaves(f, a, y, LEAVES_PLAIN) || find_leaves(f, a, f->x, LEAVES_SHARED)) return;
+  keep_value(f);
 }
 
 static bool has_leaf(const Dag *d, Dx x, int slot) {

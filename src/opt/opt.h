@@ -268,6 +268,7 @@ typedef struct Sched {
   int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
   int matrix_bytes;         /* of a tile's operand along the sum */
   bool pairs;               /* the panel keeps two bfloat16 in 32 bits, even position low */
+  bool short_dots;          /* the target multiplies bytes into sums of 16 bits */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;

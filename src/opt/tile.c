@@ -165,14 +165,10 @@ bool emit_tile_bytes(Emit *e, Dx red, Vals *out) {
   int64_t len;
   if (!bytes || bytes != e->s.matrix_bytes || !dx_is_int(e->d, n.arg[0], &len) || !is_product(e->d, n.arg[1], DX_LOAD, &load, &code)) return false;
   const DxNode w = e->d->node[code];
-  int axis = (int)n.ival, slot;
+  int axis = (int)n.ival;
   Lin saved = e->axis[axis];
-  if (!e->panel[w.ival].code) return false;
-  e->axis[axis] = lin_const(0);
-  bool whole = lin_of(e, w.arg[1]).k % 4 == 0; /* four codes that lie in one word of the panel */
-  e->axis[axis] = saved;
-  if (!whole) return false;
-  slot = e->n_sums++ % N_SUMS;
+  if (!e->panel[w.ival].code || !emit_on_fours(e, w.arg[1], axis)) return false;
+  int slot = e->n_sums++ % N_SUMS;
   ir_tile(&e->b, IR_tzero, slot);
   for (int64_t k = 0, i = e->n_sums; k < len; k += bytes, i++) {
     int a = 4 + (int)(i & 1), b = 6 + (int)(i & 1);

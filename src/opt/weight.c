@@ -309,6 +309,16 @@ static bool is_code(const Emit *e, Dx x) {
   return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
 }
 
+bool emit_on_fours(Emit *e, Dx position, int axis) {
+  Lin saved = e->axis[axis];
+  bool ok = true;
+  e->axis[axis] = lin_const(0);
+  for (e->row = 0; e->row < e->n_rows && ok; e->row++) ok = lin_of(e, position).k % 4 == 0;
+  e->row = 0;
+  e->axis[axis] = saved;
+  return ok;
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
@@ -320,27 +330,35 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   bool ok = true;
   if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
-  if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok || emit_in_rows(e, body.arg[wi])) return false;
+  if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok || emit_in_rows(e, body.arg[wi]) || !emit_on_fours(e, w.arg[1], axis)) return false;
   const FormatForm *f = form_of(e, (int)w.ival);
   Lin saved = e->axis[axis];
-  e->axis[axis] = lin_const(0);
-  ok = lin_of(e, w.arg[1]).k % 4 == 0; /* four codes that lie in one word */
-  e->axis[axis] = saved;
-  if (!ok) return false;
+  IrType t = ir_vec_type(IR_E_I32, e->lanes);
+  IrRef zero = ir_const_i(&e->b, t, 0), *top = NULL;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : zero;
+  if (e->s.short_dots && f->code_max > 127) { /* the codes' top bits in a sum of their own: both fit 16 bits on the way */
+    top = ARENA_ARRAY(e->a, IrRef, e->n_rows);
+    for (int k = 0; k < r.n; k++) top[k] = zero;
+  }
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
     int64_t j;
     e->axis[axis] = lin_const(q);
     if (!in_chunk(e, f, lin_of(e, w.arg[1]), &chunk, &j)) break;
-    IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4));
+    IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4)), high = 0;
+    if (top) {
+      high = ir_op2(&e->b, IR_and, ir_shift(&e->b, IR_shr, u, 7), ir_const_i(&e->b, t, 0x01010101));
+      u = ir_op2(&e->b, IR_and, u, ir_const_i(&e->b, t, 0x7f7f7f7f));
+    }
     for (int k = 0; k < r.n; k++) {
       e->row = k;
-      IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args));
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : f->code_max);
+      if (top) top[k] = ir_dot4(&e->b, top[k], high, s, 1);
     }
   }
+  for (int k = 0; top && k < r.n; k++) r.v[k] = ir_op2(&e->b, IR_add, r.v[k], ir_shift(&e->b, IR_shl, top[k], 7));
   e->row = 0;
   e->axis[axis] = saved;
   *out = r;

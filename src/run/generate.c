@@ -88,12 +88,14 @@ static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, i
   str_free(&s);
 }
 
-/* The next token: the one that must come, else the sampler's choice among those that may. Unchanged where it was cancelled. */
-static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, RunResult *r, int64_t *t_first, int32_t *id) {
+/* The next token: the one that must come, else the sampler's choice among those that may. Unchanged where it was cancelled. *is_forced: it closes
+   the reasoning, and so do the ones behind it that go with the marker: they are not the answer's. */
+static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, RunResult *r, int64_t *t_first, int32_t *id, bool *is_forced) {
   const uint64_t *allowed = NULL;
   const float *logits = NULL;
   int32_t forced = q->budget ? text_budget_force(q->budget, q->reply) : -1;
-  if (q->guide) run_guide_ahead(q->guide, q->reply && text_reply_is_reasoning(q->reply));
+  *is_forced = forced >= 0;
+  if (q->guide) run_guide_ahead(q->guide, *is_forced || (q->reply && text_reply_is_reasoning(q->reply)));
   int64_t t_start = os_now_ns();
   if (forced < 0) TRY(read_on(s, q, &logits)); /* a token that must come needs no logits: it is read with what follows */
   int64_t t_now = os_now_ns();
@@ -106,13 +108,13 @@ static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, 
 }
 
 /* Tells the answer, the budget and the guide. */
-static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int32_t id) {
+static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int32_t id, bool is_forced) {
   size_t n_before = r->text.n;
   bool was_reasoning = q->reply && text_reply_is_reasoning(q->reply);
   r->reason = run_answer_take(answer, id, &r->text);
   bool is_reasoning = q->reply && text_reply_is_reasoning(q->reply);
   if (q->budget) text_budget_take(q->budget, was_reasoning, id);
-  if (q->guide && r->reason != RUN_END) TRY(run_guide_take(q->guide, id, r->text.p + n_before, r->text.n - n_before, was_reasoning, is_reasoning));
+  if (q->guide && !is_forced && r->reason != RUN_END) TRY(run_guide_take(q->guide, id, r->text.n ? r->text.p + n_before : "", r->text.n - n_before, was_reasoning, is_reasoning));
   if (q->guide && !r->reason && run_guide_is_over(q->guide)) r->reason = RUN_END, run_answer_end(answer, &r->text);
   return NULL;
 }
@@ -122,7 +124,8 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
   if (q->stops.max_tokens == 0) r->reason = RUN_LENGTH;
   while (!r->reason) {
     int32_t id = -1;
-    TRY(next_token(s, q, sampler, r, &t_first, &id));
+    bool is_forced;
+    TRY(next_token(s, q, sampler, r, &t_first, &id, &is_forced));
     if (id < 0) {
       r->reason = RUN_CANCELLED;
       break;
@@ -131,7 +134,7 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
     text_ids_add(&r->ids, id);
     trace_ids("out", q->vocab, &id, 1);
     size_t n_before = r->text.n;
-    TRY(take_token(q, answer, r, id));
+    TRY(take_token(q, answer, r, id, is_forced));
     if (!tell(q, r, n_before)) r->reason = RUN_CANCELLED;
     else if (!r->reason && (int64_t)s->ids.n > model_context(s->model)) r->reason = RUN_CONTEXT;
   }

@@ -130,6 +130,14 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
 /* A request's tools in any client's form -> array of {type:"function", function:{name, description?, parameters}}, a new reference; NULL for
    none. place names them in errors. Fails: ERR_USAGE. */
 Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out);
+/* ---- structure.c: the form a request asks of its answer ---- */
+/* response_format, text.format, output_config.format, output_format, format, json_schema, guided_json, guided_regex, regex, grammar, guided_grammar.
+   *out: NULL where nothing is asked for. Fails: ERR_USAGE (not understood), and as the grammars do: what is asked for is never passed over. */
+Err *text_request_grammar(const json_t *body, Grammar **out);
+typedef enum TextToolMode { TEXT_TOOLS_AUTO, TEXT_TOOLS_NONE, TEXT_TOOLS_REQUIRED, TEXT_TOOLS_ONE } TextToolMode;
+typedef struct TextToolChoice { TextToolMode mode; const char *only; bool many; } TextToolChoice; /* only: the body's, of ONE; many: calls side by side */
+Err *text_request_tool_choice(const json_t *body, TextToolChoice *out); /* fails: ERR_USAGE */
+
 /* Calls as a grammar for the answer, in the template's own form: found by rendering one. */
 typedef struct TextCallsOptions {
   const json_t *tools;                       /* as text_tools_normalise gives them; borrowed */

@@ -2,7 +2,7 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/chat.py" <<'P'
-import os, pty, re, select, signal, subprocess, sys, time
+import ctypes, os, pty, re, select, signal, subprocess, sys, time
 LUMEN, MODEL = sys.argv[1], "tests/run/tiny.gguf"
 
 def ok(name, good, why=""):
@@ -85,6 +85,29 @@ c.say("/exit\n")
 ok("and ends well", c.status() == 0)
 c = Chat("--raw")
 ok("--raw wants a prompt", c.status() == 2)
+
+# With a line editor, where libedit is there: history, pastes, characters of two columns.
+os.environ["TERM"] = "xterm"
+c = Chat("-v", "-T", "0", "-n", "4")
+c.until("> "); c.say("the light\n"); first, _ = figures(c)
+c.until("> "); c.say("/clear\n"); c.until("> ")
+try:
+    ctypes.CDLL("libedit.so.2")
+except OSError:
+    print("skip - the line editor: libedit.so.2 is not installed")
+else:
+    c.say("\x1b[A\x1b[A\n")                                # up, up: the line before /clear
+    again, _ = figures(c)
+    ok("the arrow up brings back a line", again == first, (first, again))
+    c.until("> "); c.say("/clear\n"); c.until("> "); c.say("한국어\x1b[D\x1b[D\x7fthe light\x05\x7f\x7f\n")  # left twice, erase, type, end, erase two
+    wide, _ = figures(c)
+    ok("the cursor moves and erases by whole wide characters", wide == first, (first, wide))
+    c.until("> "); c.say("/clear\n"); c.until("> "); c.say('"""\nthe\nsun\n"""\n'); block, _ = figures(c)
+    c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the\nsun\n")
+    pasted, _ = figures(c)
+    ok("a paste of two lines is one message", pasted and first < pasted <= block, (first, pasted, block))
+c.until("> "); c.say("\x04")
+ok("and the editor leaves at the end of input", c.status() == 0)
 
 p = subprocess.Popen([LUMEN, "run", MODEL, "the", "--raw", *ENDLESS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 first = p.stdout.read(1)

@@ -59,6 +59,12 @@ S
 expect "--request" 0 "$LUMEN" run $M --request "$TEST_TMP/request.json" -T 0 -n 3 --json --trace "chat>$TEST_TMP/trace"
 has "continues its last message" "$TEST_TMP/trace" "It is"
 has "and shows the result" "$TEST_TMP/trace" "bright"
+echo '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"json_schema","json_schema":{"name":"n","schema":{"enum":["yes","no"]}}}}' > "$TEST_TMP/format.json"
+expect "a request's response_format" 0 "$LUMEN" run $M --request "$TEST_TMP/format.json" -T 1 --seed 2
+is_json "is held to" "$out" 'o in ("yes", "no")'
+echo '{"messages":[{"role":"user","content":"x"}],"tools":[{"name":"stop","input_schema":{"type":"object","properties":{},"additionalProperties":false}}],"tool_choice":{"type":"any"}}' > "$TEST_TMP/any.json"
+expect "a request's tool_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/any.json" -T 0 -n 100 --context 2048
+has "is held to" "$out" '"name": "stop", "arguments": {}'
 echo '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}' > "$TEST_TMP/image.json"
 expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TEST_TMP/image.json"
 has "is refused by its place" "$err" "messages[0].content[0]"

@@ -30,7 +30,7 @@ def shows_roofline(path):
 
 for kind, error, text in blocks:
     if kind == "lum":
-        with open("mine/even3.lum", "w") as f:
+        with open(f"mine/{text.split()[1]}.lum", "w") as f:
             f.write(text)
     elif kind == "text":
         told("the message that is shown", None if text.strip() in said else f"it said {said[:300]!r}")

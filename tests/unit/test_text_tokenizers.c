@@ -54,6 +54,33 @@ static int check_decode(const TextVocab *v, Val text, Val row) {
   return bad;
 }
 
+/* As a GGUF file says it, a vocabulary reads every text alike. NULL: of a kind that GGUF has no words for. */
+static int n_said;
+static TextVocab *said_again(Arena *a, const TextVocab *v) {
+  TextVocab *again = NULL;
+  TextVocabSource s;
+  Err *e = text_vocab_source(a, v, 0, &s);
+  if (!e) EXPECT_OK(text_vocab_new(&s, &again));
+  else EXPECT(err_kind(e) == ERR_UNSUPPORTED, "%s", err_text(e));
+  err_free(e);
+  n_said += again != NULL;
+  return again;
+}
+
+static int check_again(const TextVocab *v, const TextVocab *again, Val text) {
+  int bad = 0;
+  for (int special = 0; again && special < 2; special++) {
+    TextIds x = {0}, y = {0};
+    EXPECT_OK(text_tokenize(v, text.u.s->p, text.u.s->n, special ? TEXT_ADD_SPECIAL : 0, &x));
+    EXPECT_OK(text_tokenize(again, text.u.s->p, text.u.s->n, special ? TEXT_ADD_SPECIAL : 0, &y));
+    bad |= x.n != y.n || (x.n && memcmp(x.p, y.p, x.n * sizeof *x.p));
+    if (bad && getenv("LUMEN_SHOW")) fprintf(stderr, "as a GGUF file says it, otherwise: %.*s\n", (int)text.u.s->n, text.u.s->p);
+    text_ids_free(&x);
+    text_ids_free(&y);
+  }
+  return bad;
+}
+
 static void check_tokenizer(const char *folder, const char *name) {
   char path[600];
   snprintf(path, sizeof path, "%s/%s", folder, name);
@@ -70,8 +97,9 @@ static void check_tokenizer(const char *folder, const char *name) {
   Str rows = read_or_empty(path);
   size_t at = 0, rat = 0, n, rn;
   const char *p, *rp;
-  int n_rows = 0, bad[4] = {0};
+  int n_rows = 0, bad[5] = {0};
   Arena *a = arena_new("rows");
+  TextVocab *again = said_again(a, v);
   while (next_line(&texts, &at, &p, &n) && next_line(&rows, &rat, &rp, &rn)) {
     Val t, r;
     EXPECT_OK(text_json_parse(a, p, n, &t));
@@ -82,10 +110,13 @@ static void check_tokenizer(const char *folder, const char *name) {
     bad[1] += check_row(v, text, r, "ids_special", TEXT_ADD_SPECIAL, NULL);
     bad[2] += check_row(v, text, r, "ids_split_special", TEXT_SPLIT_SPECIAL, "ids");
     bad[3] += check_decode(v, text, r);
+    bad[4] += check_again(v, again, text);
     n_rows++;
   }
   EXPECT(n_rows >= 300, "%s: %d rows", name, n_rows);
+  EXPECT(!bad[4], "%s: of %d texts %d are read otherwise as a GGUF file says it", name, n_rows, bad[4]);
   EXPECT(!bad[0] && !bad[1] && !bad[2] && !bad[3], "%s: of %d texts wrong: %d ids, %d with special, %d split, %d decoded", name, n_rows, bad[0], bad[1], bad[2], bad[3]);
+  text_vocab_free(again);
   arena_free(a);
   str_free(&texts);
   str_free(&rows);
@@ -112,7 +143,7 @@ static int check_folder(const char *folder, const char *label) {
 
 int main(void) {
   int n = check_folder("tests/text/tokenizers", "tokenizer");
-  TEST("tokenizers present") EXPECT(n >= 10, "%d", n);
+  TEST("tokenizers present") EXPECT(n >= 10 && n_said >= 6, "%d, of which GGUF can say %d", n, n_said);
   const char *golden = getenv("LUMEN_GOLDEN");
   if (golden) {
     char path[600];

@@ -90,6 +90,25 @@ static void sel_vec_pattern(Sel *s, IrRef v, const VecPat *p) {
   sel_emit(s, op, d, OPDS(R(x), y), 0);
 }
 
+/* a | (b & c) of lanes is one instruction where there are mask registers; false: it is not of that shape. */
+static bool sel_or_and(Sel *s, IrRef v) {
+  enum { A_OR_B_AND_C = 0xf8 };
+  const IrIns *in = &s->fn->ins[v];
+  if (!s->t->kmask || in->op != IR_or) return false;
+  for (int i = 1; i >= 0; i--) {
+    IrRef x = sel_root(s, in->arg[i]);
+    const IrIns *both = &s->fn->ins[x];
+    if (both->op != IR_and || s->n_uses[x] != 1 || both->block != in->block || s->reg[x] >= 0) continue;
+    int op = vop(s, F_pternlogd, type_lanes(s, in)), d = sel_dst(s, v);
+    bool turn = sel_folds(s, both->arg[0], op) && !sel_folds(s, both->arg[1], op);
+    Opd c = sel_last(s, both->arg[!turn], op);
+    int b = sel_use(s, both->arg[turn]), a = sel_use_fresh(s, in->arg[1 - i]);
+    sel_emit(s, op, d, OPDS(R(a), R(b), c), A_OR_B_AND_C);
+    return true;
+  }
+  return false;
+}
+
 static void sel_gpr_pattern(Sel *s, IrRef v, const GprPat *p) {
   const IrIns *in = &s->fn->ins[v];
   bool wide = is_wide(s, v);
@@ -772,6 +791,7 @@ void sel_ins(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   bool vector = in->type != IR_T_none && type_lanes(s, in) > 1, flt = in->type != IR_T_none && ir_type_elt(s->fn, in->type) == IR_E_F32;
   const VecPat *p = &vec_pats[in->op][vector ? (flt ? COL_F32 : COL_I32) : COL_SCALAR];
+  if (vector && sel_or_and(s, v)) return;
   if (p->ok && (vector || flt)) { sel_vec_pattern(s, v, p); return; }
   if (gpr_pats[in->op].op32 && !vector) { sel_gpr_pattern(s, v, &gpr_pats[in->op]); return; }
   switch (in->op) {

@@ -163,7 +163,18 @@ def oddments(n):
     return b, d.astype(F) * v.astype(F)
 
 
-for make in (odd15, plane5, signmag6, penta, blockbook, ladder, bigend, powers, pairgrid, outlier, oddments):
+def apart(n):
+    b = raw(n, 168)
+    d = halves(n, 8)
+    z = rng.integers(-20, 21, (n, 8)).astype(np.int8)
+    put(b, 0, d)
+    put(b, 16, z)
+    w = b[:, 24:].reshape(n, 48, 3).astype(int) @ np.array([65536, 256, 1])
+    q = np.stack([w >> 18, w >> 12 & 63, w >> 6 & 63, w & 63], -1).reshape(n, 192)
+    return b, np.repeat(d.astype(F), 24, axis=1) * (q - np.repeat(z.astype(int) + 32, 24, axis=1)).astype(F)
+
+
+for make in (odd15, plane5, signmag6, penta, blockbook, ladder, bigend, powers, pairgrid, outlier, oddments, apart):
     blocks, values = make(24)
     assert values.dtype == np.float32, make.__name__
     blocks.tofile(os.path.join(HERE, make.__name__ + ".blocks"))
