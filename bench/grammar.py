@@ -4,7 +4,7 @@
 usage: bench/grammar.py [--lumen build/lumen] [--tokenizer tests/text/tokenizers/qwen3] [--rounds 3]
 
 Each engine goes over the same schemas and the same tokens in turn; of the rounds the one with the smallest mean counts, as other processes only ever
-add time. A fresh matcher each round: first masks are cold. Figures: compile in milliseconds; mean, median, 99th percentile and maximum of a mask in
+add time; Lumen's are processor time. A fresh matcher each round: first masks are cold. Figures: compile in milliseconds; mean, median, 99th percentile and maximum of a mask in
 microseconds."""
 import argparse, gzip, json, os, statistics, subprocess, tempfile, time
 

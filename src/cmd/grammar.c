@@ -2,6 +2,7 @@
    line of standard input. --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include "base/json.h"
 #include "cmd/cmd.h"
 #include "text/grammar.h"
@@ -14,11 +15,18 @@
   X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \
   X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
   X(T, relax,        0, FLAG, "",     NULL, 0, 0, "leave out what cannot be enforced, with a warning")                                    \
-  X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts")                                \
+  X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts, in processor time")                                \
   X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one")
 OPT_DEFINE(GrammarOpts, ROWS)
 
 enum { INPUT_MAX = 64 << 20 };
+
+/* Of this thread: others on the machine do not count. Asking costs some 0.3 microseconds, which the figures hold. */
+static int64_t processor_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
 
 static Err *compile(const GrammarOpts *o, Grammar **out) {
   if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
@@ -57,9 +65,9 @@ static Err *bench_text(Arena *a, GrammarMatcher *m, const TextVocab *v, const Gr
   GrammarState *s = grammar_state_start(m), *next = NULL;
   Err *e = text_tokenize(v, p, n, TEXT_PLAIN, &ids);
   for (size_t i = 0; !e && i < ids.n; i++) {
-    int64_t start = os_now_ns();
+    int64_t start = processor_ns();
     e = grammar_state_mask(s, mask);
-    PUSH(a, t->us, t->n, t->cap, (double)(os_now_ns() - start) / 1e3);
+    PUSH(a, t->us, t->n, t->cap, (double)(processor_ns() - start) / 1e3);
     if (!e && !(mask[ids.p[i] / 64] >> (ids.p[i] % 64) & 1)) e = err_new(ERR_FORMAT, "token %zu of the text, id %d, is not in its mask", i, ids.p[i]);
     if (!e) e = grammar_state_accept_token(s, ids.p[i], &next);
     if (!e && !next) e = err_new(ERR_FORMAT, "token %zu of the text, id %d, is in the mask but not accepted", i, ids.p[i]);
@@ -112,16 +120,16 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;
   Times t = {0};
-  int64_t start = os_now_ns();
+  int64_t start = processor_ns();
   TRY(compile(o, &g));
-  double compile_ms = (double)(os_now_ns() - start) / 1e6, vocab_ms = 0;
+  double compile_ms = (double)(processor_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
   Err *e = o->tokenizer ? text_vocab_open(o->tokenizer, &v) : NULL;
   if (!e && v) {
-    start = os_now_ns();
+    start = processor_ns();
     e = grammar_vocab_new(v, &gv);
-    vocab_ms = (double)(os_now_ns() - start) / 1e6;
+    vocab_ms = (double)(processor_ns() - start) / 1e6;
   }
   if (!e) {
     GrammarMatcher *m = grammar_matcher_new(g, gv);

@@ -10,6 +10,7 @@
   X(T, plain,           0, FLAG, "",     NULL, 0, 0, "take the spelling of a special token in the text as plain text")                 \
   X(T, split_special,   0, FLAG, "",     NULL, 0, 0, "the same for special tokens only; other added tokens are found")                 \
   X(T, lines,           0, FLAG, "",     NULL, 0, 0, "each input line is a JSON string, each output line an array of ids")             \
+  X(T, times,           0, INT,  "N",    NULL, 1, 1000000, "tokenize so often and print, in processor time, how long it takes")       \
   X(T, json,            0, FLAG, "",     NULL, 0, 0, "print JSON")
 OPT_DEFINE(TokenizeOpts, ROWS)
 
@@ -28,7 +29,7 @@ static Err *tokenize(Arena *a, const TokenizeOpts *o, const OptRest *rest) {
     if (!e) e = model_vocab_open(w, &v);
   }
   TextTokenizeOptions t = {.tokenizer = o->tokenizer, .vocab = v, .special = o->special, .plain = o->plain, .json = o->json, .lines = o->lines,
-                           .split_special = o->split_special};
+                           .split_special = o->split_special, .times = (int)o->times};
   if (!e) e = text_cmd_tokenize(&t, in, stdout);
   if (text) fclose(in);
   text_vocab_free(v);

@@ -119,6 +119,7 @@ static IrRef one_by_one(Place *p, const Lanes *l) {
     Place one = *p;
     one.lanes = 1;
     one.byte.k += l->off[i];
+    if (i && l->off[i] != l->off[i - 1]) emit_field_memo(e, p->f, (uint64_t)-2); /* another block: the same expressions have other values */
     emit_field_memo(e, p->f, (uint64_t)-1);
     v = ir_insert(&e->b, v, element(&one, l->x[i]), i);
   }
@@ -266,7 +267,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
   const FormatForm *f = b->blocks;
   bool ok = true;
   if (b->block_dim + 1 >= b->n_dims || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
-  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok) return false;
+  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !emit_on_fours(e, code->arg[b->block_dim], axis)) return false;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
   for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
   Lin saved = e->axis[axis];
@@ -287,7 +288,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
       if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
         Dx x[4];
         for (int i = 0; i < 4; i++) x[i] = emit_attr(f, WA_CODE, at + i);
-        if (at % 4 || !(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
+        if (!(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
           emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
           break;
         }

@@ -218,7 +218,7 @@ static void remember(Emit *e, Dx x, Vals v) {
 }
 
 static bool in_lanes(const Emit *e, Dx x) { return e->lane_axis >= 0 && e->d->node[x].axes >> e->lane_axis & 1; }
-static bool in_rows(const Emit *e, Dx x) {
+bool emit_in_rows(const Emit *e, Dx x) {
   uint32_t axes = e->d->node[x].axes;
   return e->n_rows > 1 && (axes >> e->row_axis & 1 || (e->blocks > 1 && e->lane_axis >= 0 && axes >> e->lane_axis & 1));
 }
@@ -316,7 +316,7 @@ static Vals emit_load(Emit *e, Dx x) {
     for (int k = 0; k < all.n; k++) all.v[k] = v.v[k / e->blocks];
     return all;
   }
-  int rows = in_rows(e, x) ? e->n_rows : 1;
+  int rows = emit_in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
   Lin *at = ARENA_ARRAY(e->a, Lin, rows);
   for (int k = 0; k < rows; k++) {
@@ -346,7 +346,7 @@ static Vals emit_load(Emit *e, Dx x) {
 }
 
 static Vals emit_axis(Emit *e, Dx x) {
-  int rows = in_rows(e, x) ? e->n_rows : 1;
+  int rows = emit_in_rows(e, x) ? e->n_rows : 1;
   Vals r = {rows, in_lanes(e, x), ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) {
     e->row = k;
@@ -521,7 +521,7 @@ static bool has_reduction(Dag *d, Dx x) {
 static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   bool vec = in_lanes(e, x);
-  Vals acc = {in_rows(e, x) ? e->n_rows : 1, vec, NULL};
+  Vals acc = {emit_in_rows(e, x) ? e->n_rows : 1, vec, NULL};
   acc.v = ARENA_ARRAY(e->a, IrRef, acc.n);
   for (int k = 0; k < acc.n; k++) acc.v[k] = init ? emit_pick(e, *init, k, vec) : identity(e, &n, vec ? e->lanes : 1);
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
@@ -532,7 +532,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }
-  if (!fixed && in_rows(e, n.arg[0])) return reduce_ragged(e, &n, acc);
+  if (!fixed && emit_in_rows(e, n.arg[0])) return reduce_ragged(e, &n, acc);
   IrRef count = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, n.arg[0]));
   Loop l;
   loop_begin(e, &l, count, false, acc.v, acc.n);
@@ -627,7 +627,7 @@ static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
     if (n.op != RED_CHAIN && n.op != RED_ISUM && in_lanes(e, x)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum on every lane"));
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);
   }
-  int rows = in_rows(e, x) ? e->n_rows : 1, saved = e->n_rows;
+  int rows = emit_in_rows(e, x) ? e->n_rows : 1, saved = e->n_rows;
   Lin m = e->axis[e->row_axis];
   Vals r = {rows, false, ARENA_ARRAY(e->a, IrRef, rows)};
   for (int k = 0; k < rows; k++) { /* rows of a striped sum share nothing: one after another */

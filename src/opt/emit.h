@@ -55,6 +55,7 @@ void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
 Vals emit(Emit *e, Dx x);
 IrRef emit_pick(Emit *e, Vals v, int row, bool vec);
+bool emit_in_rows(const Emit *e, Dx x);        /* rows in lockstep each have their own value of x */
 int emit_mark(Emit *e);
 void emit_forget(Emit *e, int mark);           /* what was emitted since does not dominate what follows */
 void emit_forget_axis(Emit *e, int mark, int axis);
@@ -82,6 +83,7 @@ void emit_tables(Emit *e, const FormatForm *f, IrRef args, IrType ptr); /* loads
 /* weight.c */
 Vals emit_weight(Emit *e, Dx x);
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out); /* an integer contraction of packed codes; false: not of that shape */
+bool emit_on_fours(Emit *e, Dx position, int axis); /* where axis is 0 a multiple of four, for every row: four codes lie in one word */
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
 void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */

@@ -43,7 +43,7 @@ static int bytes_of(const Tp *p, Dx red) {
   if (n->kind != DX_RED || n->op != RED_ISUM || !dx_is_int(d, n->arg[0], &len) || !is_product(d, n->arg[1], DX_LOAD, &load, &code)) return 0;
   const DxNode *a = &d->node[load], *w = &d->node[code];
   int axis = (int)n->ival;
-  if (p->buf[a->ival].mem != IR_M_i8 || !of_rows(d, a) || w->kind != DX_WGT || w->op != WA_CODE || p->buf[w->ival].raw) return 0;
+  if (p->buf[a->ival].mem != IR_M_i8 || !of_rows(d, a) || w->kind != DX_WGT || w->op != WA_CODE || p->buf[w->ival].raw || d->node[w->arg[1]].axes & 1) return 0;
   if (dx_coef(d, a->arg[1], axis, &ok) != 1 || dx_coef(d, w->arg[1], axis, &ok) != 1 || !ok) return 0;
   int bytes = len <= 64 ? (int)len : (int)dx_gcd(len, 64);
   return bytes >= LEAST_BYTES && bytes % 4 == 0 && len <= 256 ? bytes : 0;
@@ -165,9 +165,10 @@ bool emit_tile_bytes(Emit *e, Dx red, Vals *out) {
   int64_t len;
   if (!bytes || bytes != e->s.matrix_bytes || !dx_is_int(e->d, n.arg[0], &len) || !is_product(e->d, n.arg[1], DX_LOAD, &load, &code)) return false;
   const DxNode w = e->d->node[code];
-  int axis = (int)n.ival, slot = e->n_sums++ % N_SUMS;
+  int axis = (int)n.ival;
   Lin saved = e->axis[axis];
-  if (!e->panel[w.ival].code) return false;
+  if (!e->panel[w.ival].code || !emit_on_fours(e, w.arg[1], axis)) return false;
+  int slot = e->n_sums++ % N_SUMS;
   ir_tile(&e->b, IR_tzero, slot);
   for (int64_t k = 0, i = e->n_sums; k < len; k += bytes, i++) {
     int a = 4 + (int)(i & 1), b = 6 + (int)(i & 1);

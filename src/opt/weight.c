@@ -286,8 +286,13 @@ Vals emit_weight(Emit *e, Dx x) {
   const DxNode n = e->d->node[x];
   const FormatForm *f = form_of(e, (int)n.ival);
   bool raw = e->p->buf[n.ival].raw || e->s.naive;
-  Vals r = {1, !raw || (e->lane_axis >= 0 && n.axes >> e->lane_axis & 1), ARENA_NEW(e->a, IrRef)};
-  r.v[0] = raw ? raw_value(e, &n, f, r.vec) : packed_value(e, &n, f);
+  int rows = !e->fill && emit_in_rows(e, x) ? e->n_rows : 1;
+  Vals r = {rows, !raw || (e->lane_axis >= 0 && n.axes >> e->lane_axis & 1), ARENA_ARRAY(e->a, IrRef, rows)};
+  for (int k = 0; k < rows; k++) {
+    e->row = k;
+    r.v[k] = raw ? raw_value(e, &n, f, r.vec) : packed_value(e, &n, f);
+  }
+  e->row = 0;
   return r;
 }
 
@@ -304,6 +309,16 @@ static bool is_code(const Emit *e, Dx x) {
   return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
 }
 
+bool emit_on_fours(Emit *e, Dx position, int axis) {
+  Lin saved = e->axis[axis];
+  bool ok = true;
+  e->axis[axis] = lin_const(0);
+  for (e->row = 0; e->row < e->n_rows && ok; e->row++) ok = lin_of(e, position).k % 4 == 0;
+  e->row = 0;
+  e->axis[axis] = saved;
+  return ok;
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
@@ -315,8 +330,9 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   bool ok = true;
   if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
-  if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok) return false;
+  if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok || emit_in_rows(e, body.arg[wi]) || !emit_on_fours(e, w.arg[1], axis)) return false;
   const FormatForm *f = form_of(e, (int)w.ival);
+  Lin saved = e->axis[axis];
   IrType t = ir_vec_type(IR_E_I32, e->lanes);
   IrRef zero = ir_const_i(&e->b, t, 0), *top = NULL;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
@@ -325,7 +341,6 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     top = ARENA_ARRAY(e->a, IrRef, e->n_rows);
     for (int k = 0; k < r.n; k++) top[k] = zero;
   }
-  Lin saved = e->axis[axis];
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
     int64_t j;
@@ -414,8 +429,10 @@ bool panel_same(const Dag *d, Dx a, Dx b) {
 bool emit_from_panel(Emit *e, Dx x, Vals *out) {
   int buf = e->s.stage && !e->fill ? lower_made_of_weight(e->d, x) : -1;
   if (buf < 0 || !e->panel[buf].expr) return false;
-  *out = (Vals){1, true, ARENA_NEW(e->a, IrRef)};
-  out->v[0] = panel_value(e, buf, lin_of(e, e->d->node[panel_weight(e->d, x)].arg[1]));
+  int rows = emit_in_rows(e, x) ? e->n_rows : 1;
+  *out = (Vals){rows, true, ARENA_ARRAY(e->a, IrRef, rows)};
+  for (e->row = 0; e->row < rows; e->row++) out->v[e->row] = panel_value(e, buf, lin_of(e, e->d->node[panel_weight(e->d, x)].arg[1]));
+  e->row = 0;
   return true;
 }
 

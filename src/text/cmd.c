@@ -1,6 +1,7 @@
 /* Bodies of `lumen tokenize`, `lumen detokenize` and `lumen render`: parsed options and streams in, text out.
    Standard output carries the answer only; everything that goes wrong comes back as an Err. */
 #include <string.h>
+#include <time.h>
 #include "text/priv.h"
 
 enum { MAX_INPUT = 1 << 30 };
@@ -60,6 +61,30 @@ static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, siz
   return err_wrap(e, "line %d", line);
 }
 
+static double processor_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* Figures a line each: what bench/tokenize reads. */
+static Err *time_text(const TextVocab *v, const TextTokenizeOptions *o, const Str *in, double load_ms, Str *out) {
+  double first = 0, best = 0;
+  TextIds ids = {0};
+  for (int i = 0; i < o->times; i++) {
+    double t = processor_ms();
+    ids.n = 0;
+    Err *e = text_tokenize(v, in->p ? in->p : "", in->n, tokenize_flags(o), &ids);
+    if (e) { text_ids_free(&ids); return e; }
+    t = processor_ms() - t;
+    if (!i) first = best = t;
+    best = MIN(best, t);
+  }
+  str_addf(out, "load_ms %.3f\nbytes %zu\nids %zu\nfirst_ms %.4f\nbest_ms %.4f\n", load_ms, in->n, ids.n, first, best);
+  text_ids_free(&ids);
+  return NULL;
+}
+
 Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   Str input = {0}, result = {0};
   const TextVocab *v;
@@ -67,9 +92,13 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   const char *p;
   size_t at = 0, n;
   TextIds ids = {0};
+  double before = processor_ms();
   TRY(open_vocab(o, &v, &own));
+  double load_ms = processor_ms() - before;
   Err *e = os_read_all(in, MAX_INPUT, &input);
-  if (!e && o->lines) {
+  if (!e && o->times > 0) {
+    e = time_text(v, o, &input, load_ms, &result);
+  } else if (!e && o->lines) {
     for (int line = 1; !e && line_of(&input, &at, &p, &n); line++)
       if (!is_blank(p, n)) e = tokenize_line(v, tokenize_flags(o), p, n, line, &result);
   } else if (!e) {

@@ -219,12 +219,13 @@ static Err *lex_number(Lexer *l) {
 }
 
 static bool hex_escape(const char **p, const char *end, int n, int32_t *cp) {
-  *cp = 0;
+  uint32_t v = 0; /* at most 8 digits */
   for (int i = 0; i < n; i++, ++*p) {
     if (*p >= end || digit_value(**p) >= 16) return false;
-    *cp = *cp * 16 + digit_value(**p);
+    v = v * 16 + (uint32_t)digit_value(**p);
   }
-  return *cp <= 0x10FFFF && *cp >= 0;
+  *cp = v <= 0x10FFFF ? (int32_t)v : 0;
+  return v <= 0x10FFFF;
 }
 
 /* Python's escapes; what is no escape keeps its backslash. */

@@ -105,6 +105,7 @@ typedef struct TextTokenizeOptions {
   const char *tokenizer;   /* file or folder; NULL when vocab is given */
   const TextVocab *vocab;  /* borrowed */
   bool special, plain, json, lines, split_special, skip_special;
+  int times;               /* above 0: so often, and figures instead of ids */
 } TextTokenizeOptions;
 /* Whole input is one text, ids on one line; lines: each input line is a JSON string and each output line a JSON array of ids. */
 Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out);

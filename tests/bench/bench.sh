@@ -23,4 +23,6 @@ expect "bench/batch" 0 bench/batch --lumen "$LUMEN" --dir "$dir" --no-peer --rou
 expect "bench/two" 0 bench/two --lumen "$LUMEN" --dir "$dir" --no-peer --rounds 1 --shape tiny --prompt 4 --generate 4
 expect "bench/context" 0 bench/context --lumen "$LUMEN" --dir "$dir" --no-peer --rounds 1 --shape tiny --n 600 --generate 2
 expect "bench/load" 0 bench/load --lumen "$LUMEN" --dir "$dir" --no-peer --rounds 1 --shape tiny
+expect "bench/tokenize" 0 bench/tokenize tests/text/tokenizers/minilm --texts "map=MAP.md" --lumen "$LUMEN" --dir "$dir" --no-peer --rounds 1 --json "$TEST_TMP/tokenize.json"
+is_json "its speed" "$TEST_TMP/tokenize.json" 'o["rows"][0]["megabytes_per_second"] > 0 and o["rows"][0]["load_ms"] > 0'
 finish

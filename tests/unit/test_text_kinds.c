@@ -1,5 +1,6 @@
 /* Kinds of vocabularies against one another: a model file's metadata, tiktoken and tekken files and tokenizer.json say the same in other words and give
    the same ids; merging against the rule said plainly; what files may ask for. */
+#include "base/json.h"
 #include "text_golden.h"
 
 static TextVocab *open_json(const char *name) {
@@ -247,6 +248,21 @@ static void test_refused(void) {
   }
 }
 
+static void test_surrogates(void) {
+  static const char *const lone[] = {"{\"content\": \"emoji \\ud83d\"}", "{\"content\": \"x \\ude00 y\"}", "{\"prompt\": \"\\udcf0\"}", "{\"content\": \"\\ud83d\\ud83d\"}"};
+  TEST("D20 a lone surrogate in a request's body is refused, a pair is one character") {
+    json_t *v = NULL;
+    for (size_t i = 0; i < COUNT_OF(lone); i++) {
+      Err *e = json_parse_text(lone[i], strlen(lone[i]), 1 << 20, "body", &v);
+      EXPECT(e && err_kind(e) == ERR_SYNTAX && strstr(err_text(e), "line 1"), "%s: %s", lone[i], e ? err_text(e) : "taken");
+      err_free(e);
+    }
+    EXPECT_OK(json_parse_text("[\"\\ud83d\\ude00\"]", 16, 1 << 20, "body", &v));
+    EXPECT(!strcmp(json_string_value(json_array_get(v, 0)), "\xF0\x9F\x98\x80"), "the pair");
+    json_decref(v);
+  }
+}
+
 /* Second halves of canonical compositions; Hangul's vowels and finals compose by rule. */
 static void test_still(void) {
   TEST("still characters are their own normal form and join nothing before them") {
@@ -294,6 +310,7 @@ int main(void) {
   test_rank_files();
   test_sources();
   test_refused();
+  test_surrogates();
   test_still();
   TEST_MAIN_END();
 }

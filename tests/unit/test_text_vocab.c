@@ -123,6 +123,20 @@ static void test_reports(void) {
     IDS(qwen, "->", 0, 405);
     IDS(qwen, "(x):\n", 0, 2075, 982);
   }
+  TEST("S08 newlines in pairs, S11 two spaces between words") {
+    IDS(qwen, "\n\n", 0, 271);
+    IDS(qwen, "\n\n\n\n", 0, 1022);
+    IDS(qwen, "a  b", 0, 64, 220, 293);
+  }
+  TEST("S10 a character from bytes between words") {
+    TextVocab *llama = open_vocab("tests/text/tokenizers/llama2/tokenizer.json.gz");
+    IDS(llama, "This is \xF0\x9F\xA6\x99.cpp", TEXT_ADD_SPECIAL, 1, 910, 338, 29871, 243, 162, 169, 156, 29889, 8223);
+    text_vocab_free(llama);
+  }
+  TEST("D12 two thirds of a character are its first token") {
+    IDS(qwen, "\xE6\xAD\xAA", 0, 107687);
+    IDS(qwen, "\xE6\xAD", 0, 15362);
+  }
   TEST("D12 broken bytes become tokens and come back as U+FFFD") {
     static const struct { const char *p; size_t n; int n_bad; } bad[] = {{"\xE6\xAD", 2, 1}, {"\x80", 1, 1}, {"\xC0\x80", 2, 2}, {"\xED\xA0\x80", 3, 3}, {"\xF4\x90\x80\x80", 4, 4}, {"\xE2\x80", 2, 1}, {"a\xFF" "b", 3, 1}};
     const TextVocab *all[] = {qwen, mistral, smol};
@@ -155,7 +169,7 @@ static void test_reports(void) {
         double t0 = seconds();
         EXPECT_OK(text_tokenize(all[k], big, N, 0, &ids));
         double t = seconds() - t0;
-        EXPECT(ids.n > 1000 && t < 8 * test_patience(), "kind %d, tokenizer %zu: %.2f s, %zu ids", kind, k, t, ids.n);
+        EXPECT(ids.n > 1000 && t < 1.0 * test_patience(), "kind %d, tokenizer %zu: %.2f s, %zu ids", kind, k, t, ids.n);
         if (getenv("LUMEN_SHOW")) fprintf(stderr, "1 MiB kind %d, tokenizer %zu: %.3f s, %zu ids\n", kind, k, t, ids.n);
         text_ids_free(&ids);
       }
