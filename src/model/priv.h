@@ -37,7 +37,7 @@ typedef struct TensorParts {
   const LayoutDecl *layout;
   const char *stem;              /* what * stands for in the layout's names */
   FormatParts fit;
-  const FileTensor *tensor[16];  /* as the layout lists them; NULL: none */
+  const FileTensor *tensor[LAYOUT_MAX_PARTS]; /* as the layout lists them; NULL: none */
   const FileTensor *file;        /* what the weight would be in one tensor: its name, extents, bytes of all */
   FormatForm *form;
   float *number; int32_t *order; /* of the tensors' JSON; columns by group, NULL: as they are */
