@@ -108,7 +108,7 @@ struct Model {
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;
   Call *call; int n_calls;
-  int64_t state_bytes; int64_t *state_off; int64_t *state_row_bytes; IrMem *state_mem;  /* per state of a layer, [layer][n_states] offsets */
+  int64_t state_bytes; int64_t *state_off;  /* of the states, [layer][n_states]: bytes to the first row */
   Pages packed, var_mem, temp, scratch;
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;
