@@ -23,13 +23,14 @@ static Err *parse_int(const char *name, const OptRow *r, const char *text, int64
   char *end;
   errno = 0;
   long long v = strtoll(text, &end, 10);
-  bool fine = end != text && errno == 0;
+  bool fine = end != text, fits = errno == 0, ranged = r->lo < r->hi || r->lo > r->hi;
   int shift = *end == 'k' || *end == 'K' ? 10 : *end == 'm' || *end == 'M' ? 20 : *end == 'g' || *end == 'G' ? 30 : 0;
   if (shift) end++;
-  if (*end || v > INT64_MAX >> shift || v < INT64_MIN >> shift) fine = false;
-  if (!fine) return err_new(ERR_USAGE, "%s: '%s', expected a whole number", name, text);
+  if (*end || !fine) return err_new(ERR_USAGE, "%s: '%s', expected a whole number", name, text);
+  fits = fits && v <= INT64_MAX >> shift && v >= INT64_MIN >> shift;
+  if (!fits && ranged) return err_new(ERR_USAGE, "%s: %s, expected %.0f to %.0f", name, text, r->lo, r->hi);
+  if (!fits) return err_new(ERR_USAGE, "%s: %s, expected a whole number of 64 bits with a sign", name, text);
   v *= (int64_t)1 << shift;
-  bool ranged = r->lo < r->hi || r->lo > r->hi;
   if (ranged && ((double)v < r->lo || (double)v > r->hi))
     return err_new(ERR_USAGE, "%s: %lld, expected %.0f to %.0f", name, v, r->lo, r->hi);
   *out = v;

@@ -26,7 +26,7 @@ static Err *io_err(const char *path, const char *what) {
 }
 
 Err *os_map_file(const char *path, FileMap *out) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
   if (fd < 0) return io_err(path, "cannot be opened");
   struct stat st;
   Err *e = NULL;

@@ -28,6 +28,7 @@ typedef struct Convert {
   Recode *tensor; FileOut *file_out; int n_tensors;
   const Weights *in; ModelExport *folder;   /* folder: NULL where the input is a GGUF file */
   int n_whole;                    /* tensors whose rows are not whole blocks of --quant */
+  bool *keep_used;                /* of each --keep: a tensor got its format by it */
   int64_t scratch_bytes;          /* of a thread */
   uint8_t *scratch, *buffer;
   int64_t done_bytes, all_bytes; int64_t drawn_ns;
@@ -51,7 +52,7 @@ static Err *form_of(Convert *c, const char *name, FormatForm **out) {
 }
 
 /* ---- which tensor becomes what ------------------------------------------------------------------------------------- */
-static const char *wanted(const ConvertOpts *o, const Recode *r, bool *by_name) {
+static const char *wanted(Convert *c, const ConvertOpts *o, const Recode *r, bool *by_name) {
   const FileTensor *t = r->from;
   *by_name = true;
   for (int i = 0; i < o->keep.n; i++) {
@@ -59,16 +60,20 @@ static const char *wanted(const ConvertOpts *o, const Recode *r, bool *by_name) 
     char glob[256];
     memcpy(glob, o->keep.p[i], (size_t)(eq - o->keep.p[i]));
     glob[eq - o->keep.p[i]] = 0;
-    if (!fnmatch(glob, t->name, 0)) return eq[1] ? eq + 1 : t->format;
+    if (fnmatch(glob, t->name, 0)) continue;
+    c->keep_used[i] = true;
+    return eq[1] ? eq + 1 : t->format;
   }
   *by_name = false;
   return o->quant && t->n_dims >= 2 && !r->fixed ? o->quant : t->format;
 }
 
-static Err *check_keeps(const ConvertOpts *o) {
+static Err *check_keeps(Convert *c, const ConvertOpts *o) {
+  FormatForm *form;
   for (int i = 0; i < o->keep.n; i++) {
     const char *eq = strrchr(o->keep.p[i], '=');
     if (!eq || eq == o->keep.p[i] || eq - o->keep.p[i] > 255) return err_new(ERR_USAGE, "--keep %s: expected GLOB=F", o->keep.p[i]);
+    if (eq[1]) TRY(err_wrap(form_of(c, eq + 1, &form), "--keep %s", o->keep.p[i]));
   }
   return NULL;
 }
@@ -78,7 +83,7 @@ static Err *plan_tensor(Convert *c, const ConvertOpts *o, Recode *r, FileOut *w)
   bool by_name;
   if (!t->format || !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: %s: no format text has this number", t->name, t->type);
   if (t->n_dims < 1 || t->n_dims > 4) return err_new(ERR_UNSUPPORTED, "tensor %s: %d dimensions, expected 1 to 4", t->name, t->n_dims);
-  const char *name = wanted(o, r, &by_name);
+  const char *name = wanted(c, o, r, &by_name);
   TRY(form_of(c, t->format, &r->in));
   TRY(form_of(c, name, &r->out));
   if (t->dim[t->n_dims - 1] % r->out->decl->block) {
@@ -265,13 +270,16 @@ static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, con
   Weights *file = NULL;
   FormatForm *quant;
   int64_t t0 = os_now_ns();
-  TRY(check_keeps(o));
   TRY(lang_std_load(c->a, o->std, &c->m));
+  TRY(check_keeps(c, o));
   if (o->quant) TRY(form_of(c, o->quant, &quant));
   TRY(cmd_model_locate(c->a, from, &path));
   Err *e = open_input(c, o, path, &file);
   if (!e) e = check_output(c, to);
+  c->keep_used = ARENA_ARRAY(c->a, bool, o->keep.n + 1);
   for (int i = 0; i < c->n_tensors && !e; i++) e = plan_tensor(c, o, &c->tensor[i], &c->file_out[i]);
+  for (int i = 0; i < o->keep.n && !e; i++)
+    if (!c->keep_used[i]) fprintf(stderr, "lumen convert: --keep %s: decides for no tensor\n", o->keep.p[i]);
   if (!e) e = write_file(c, to);
   if (!e) tell(c, o, to, os_now_ns() - t0);
   model_export_close(c->folder);

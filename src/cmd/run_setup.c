@@ -44,6 +44,7 @@ static Err *stops_parse(Run *r, int32_t *ends) {
   for (int i = 0; i < list->n; i++) {
     char *end;
     if (!id_parse(list->p[i], &end, &ids[i]) || *end) return err_new(ERR_USAGE, "--stop-token: '%s', expected a token id", list->p[i]);
+    if (ids[i] < 0 || ids[i] >= model_n_vocab(r->model)) return err_new(ERR_USAGE, "--stop-token: %d, expected 0 to %d", (int)ids[i], (int)model_n_vocab(r->model) - 1);
   }
   r->stops = (RunStops){.end = ends, .n_ends = r->stops.n_ends, .stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n,
                         .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
@@ -89,6 +90,19 @@ static Err *template_open(Run *r, bool is_chat) {
   err_free(e);
   r->raw = true;
   return NULL;
+}
+
+/* What nothing can come of is said, not passed over in silence. */
+static void thinking_check(const Run *r) {
+  const char *how = r->o->think;
+  if (!how || !strcmp(how, "off")) return;
+  bool is_on = !strcmp(how, "on"), has_reason = r->chat && r->chat->reason;
+  TextThinking t = {.mode = is_on ? TEXT_THINK_ON : TEXT_THINK_DEFAULT, .effort = is_on ? NULL : how};
+  json_t *kwargs = json_object();
+  if (r->chat) text_reason_kwargs(r->chat->text, r->chat->n, &t, kwargs);
+  if (!json_object_size(kwargs) && !(is_on && has_reason))
+    fprintf(stderr, "lumen run: --think %s changes nothing: %s\n", how, r->raw ? "no chat template is used" : "the chat template has no variable for it");
+  json_decref(kwargs);
 }
 
 /* ---- grammar and tools ---- */
@@ -189,6 +203,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
   TRY(template_open(r, is_chat));
+  thinking_check(r);
   TRY(sampling_get(r));
   TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
   TRY(stops_parse(r, ends));

@@ -28,6 +28,6 @@ bool gen_target_runs(const Target *t, GenCpu cpu) {
 
 const Target *gen_target_host(GenCpu cpu) {
   for (size_t i = 0; i < COUNT_OF(targets); i++)
-    if (!targets[i].tiles && gen_target_runs(&targets[i], cpu)) return &targets[i]; /* tiles: only where asked for, until run on a real machine */
+    if (!targets[i].tiles && gen_target_runs(&targets[i], cpu)) return &targets[i]; /* tiles: where asked for, until timed on a real machine */
   return NULL;
 }

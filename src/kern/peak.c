@@ -119,7 +119,8 @@ static double rate(DevPool *pool, Rate *r) {
     if (i && t > 0) best = MAX(best, n * 1e9 / (double)t);
   }
   free(r->t_ns);
-  return best;
+  int n_threads = dev_pool_n_threads(pool); /* threads beyond the processors take turns: their times do not add up */
+  return best * MIN(n_threads, os_n_cpus()) / n_threads;
 }
 
 static const struct { int streams, ahead; } read_ways[] = {{1, 0}, {4, 0}, {1, 4096}, {4, 2048}};

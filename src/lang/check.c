@@ -153,6 +153,7 @@ static void check_part(Check *c, const PartDecl *t) {
   if (ty == TY_ANY) ty = TY_F32;                             /* ints and floats: taken as floats */
   lang_declare(c, (Var){.name = t->name, .what = "a tensor", .loc = t->loc, .ty = ty, .dim = t->dim, .n_dims = t->n_dims, .part = true});
   for (int i = 0; i < t->n_files; i++) check_pattern(c, t->file[i], t->loc);
+  if (t->n_dims > LAYOUT_MAX_DIMS) lang_diag(c->x, t->loc, "%s has %d dimensions, a tensor of a file at most %d", t->name, t->n_dims, LAYOUT_MAX_DIMS);
   const TableDecl *table = t->is ? lang_table(c->m, t->is) : NULL;
   if (t->is && !table) lang_diag(c->x, t->loc, "unknown table %s", t->is);
   if (table && (t->n_elts != 1 || strcmp(t->elt[0], table->elt))) lang_diag(c->x, t->loc, "%s: table %s is of %s", t->name, t->is, table->elt);
@@ -162,13 +163,16 @@ static void check_part(Check *c, const PartDecl *t) {
 /* Names that stand alone among the extents are dimensions. */
 static void declare_extents(Check *c, const LayoutDecl *l) {
   const char *own[2] = {l->rows, l->cols};
+  int n = 2;
   for (int i = 0; i < 2; i++) lang_declare(c, (Var){.name = own[i], .what = "a dimension", .loc = l->loc, .ty = TY_INT});
   for (int i = 0; i < l->n_parts; i++)
     for (int k = 0; k < l->part[i].n_dims; k++) {
       const Expr *e = l->part[i].dim[k];
       bool fn = false;
       for (int j = 0; j < l->n_fns && e->kind == EX_NAME; j++) fn = fn || !strcmp(l->fn[j].name, e->name);
-      if (e->kind == EX_NAME && !fn && !lang_var(c, e->name)) lang_declare(c, (Var){.name = e->name, .what = "a dimension", .loc = e->loc, .ty = TY_INT});
+      if (e->kind != EX_NAME || fn || lang_var(c, e->name)) continue;
+      lang_declare(c, (Var){.name = e->name, .what = "a dimension", .loc = e->loc, .ty = TY_INT});
+      if (++n == LAYOUT_MAX_NAMES + 1) lang_diag(c->x, e->loc, "layout %s: more than %d names of dimensions", l->name, LAYOUT_MAX_NAMES);
     }
 }
 
@@ -196,6 +200,7 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
   }
   if (l->when) lang_check_cond(c, l->when);
   if (!l->n_parts) lang_diag(c->x, l->loc, "layout %s has no tensors", l->name);
+  if (l->n_parts > LAYOUT_MAX_PARTS) lang_diag(c->x, l->loc, "layout %s has %d tensors, at most %d fit", l->name, l->n_parts, LAYOUT_MAX_PARTS);
   if (!value || !value->arg2) lang_diag(c->x, value ? value->loc : l->loc, "layout %s has no x(n, k) = .., the value in row n, column k", l->name);
   check_sizes(c, l->fn, l->n_fns);
   c->n_own = 0;

@@ -81,6 +81,7 @@ typedef struct PartDecl {
   const char *is;                     /* its elements are this table's; NULL: any */
   Expr *groups;                       /* element k is column k's group, 0 .. groups-1; NULL: plain numbers */
 } PartDecl;
+enum { LAYOUT_MAX_PARTS = 16, LAYOUT_MAX_DIMS = 8, LAYOUT_MAX_NAMES = 16 }; /* tensors, dimensions of one, names of all dimensions */
 /* layout NAME [N, K] = "*.weight" { .. }: a weight whose elements several tensors of a checkpoint hold together. */
 typedef struct LayoutDecl {
   const char *name; Loc loc;

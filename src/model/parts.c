@@ -239,7 +239,7 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     const LayoutDecl *l = env->module->layout[i];
     const char *stem = stem_of(env->arena, l->of, name);
     if (stem && (!shared || strlen(stem) < strlen(shared))) shared = stem;
-    if (!stem || l->n_parts > (int)COUNT_OF(((TensorParts *)0)->tensor)) continue;
+    if (!stem) continue;
     TensorParts *p = ARENA_NEW(env->arena, TensorParts);
     bool fits = false;
     *p = (TensorParts){.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};

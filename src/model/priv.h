@@ -37,7 +37,7 @@ typedef struct TensorParts {
   const LayoutDecl *layout;
   const char *stem;              /* what * stands for in the layout's names */
   FormatParts fit;
-  const FileTensor *tensor[16];  /* as the layout lists them; NULL: none */
+  const FileTensor *tensor[LAYOUT_MAX_PARTS]; /* as the layout lists them; NULL: none */
   const FileTensor *file;        /* what the weight would be in one tensor: its name, extents, bytes of all */
   FormatForm *form;
   float *number; int32_t *order; /* of the tensors' JSON; columns by group, NULL: as they are */
@@ -108,7 +108,7 @@ struct Model {
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;
   Call *call; int n_calls;
-  int64_t state_bytes; int64_t *state_off; int64_t *state_row_bytes; IrMem *state_mem;  /* per state of a layer, [layer][n_states] offsets */
+  int64_t state_bytes; int64_t *state_off;  /* of the states, [layer][n_states]: bytes to the first row */
   Pages packed, var_mem, temp, scratch;
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;

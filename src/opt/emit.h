@@ -37,7 +37,7 @@ typedef struct Emit {
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
-  IrRef part[24], part_block;     /* packing a layout: addresses of its tensors, the block's number */
+  IrRef part[LAYOUT_MAX_PARTS + 2], part_block; /* packing a layout: addresses of its tensors, the block's number */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;

@@ -182,9 +182,9 @@ static Dx eval_call(FmtEval *s, const Expr *e) {
 static Dx eval_index(FmtEval *s, const Expr *e) {
   const char *name = e->arg[0]->name;
   for (int k = 0; s->parts && !s->via && k < s->parts->decl->n_parts; k++) {
-    Dx at[8];
+    Dx at[LAYOUT_MAX_DIMS];
     if (strcmp(s->parts->decl->part[k].name, name)) continue;
-    for (int j = 1; j < e->n_args && j <= 8; j++) at[j - 1] = fmt_eval(s, e->arg[j]);
+    for (int j = 1; j < e->n_args && j <= LAYOUT_MAX_DIMS; j++) at[j - 1] = fmt_eval(s, e->arg[j]);
     return s->err ? dx_int(s->d, 0) : fmt_part(s, k, at, e->n_args - 1);
   }
   Dx x = fmt_eval(s, e->arg[1]);

@@ -129,15 +129,15 @@ typedef enum PartGroups { GROUPS_ANY, GROUPS_IN_ORDER, GROUPS_SORTED } PartGroup
 typedef struct FormatPart {
   const char *elt;                /* of the file; NULL: none that the texts describe */
   bool absent;
-  int64_t dim[8]; int n_dims;
+  int64_t dim[LAYOUT_MAX_DIMS]; int n_dims;
   int64_t most;                   /* groups: their number, once bound */
   PartGroups groups;
 } FormatPart;
 typedef struct FormatParts {
   const LayoutDecl *decl;
-  FormatPart part[16];            /* as the declaration lists them */
+  FormatPart part[LAYOUT_MAX_PARTS]; /* as the declaration lists them */
   int64_t rows, cols;             /* 0: not known, to be found */
-  struct { const char *name; int64_t value; } dim[16]; int n_dims; /* found: rows and cols first */
+  struct { const char *name; int64_t value; } dim[LAYOUT_MAX_NAMES]; int n_dims; /* found: rows and cols first */
   Err *(*number)(void *ctx, const Expr *call, int64_t *i, double *f, bool *is_int); /* key, which, ..: numbers of the checkpoint's metadata */
   void *ctx;
 } FormatParts;

@@ -162,7 +162,7 @@ static bool dims_fit(const PartDecl *d, FormatPart *p, int *outer) {
   if (*outer >= 0 && more != *outer) return false;
   *outer = more;
   while (p->n_dims > d->n_dims && d->n_dims > 0) {
-    p->dim[0] *= p->dim[1];
+    if (__builtin_mul_overflow(p->dim[0], p->dim[1], &p->dim[0])) return false;
     p->n_dims--;
     memmove(p->dim + 1, p->dim + 2, sizeof p->dim[0] * (size_t)(p->n_dims - 1));
   }
@@ -180,37 +180,39 @@ static bool is_fn(const LayoutDecl *l, const char *name) {
   return false;
 }
 
-/* Names in e, through constants of the text, that are not known yet. */
-static int n_unknown(const FormatParts *p, const Expr *e, int depth) {
+/* Names in e, through constants of the text, that are not known yet. Constants see only those above them, and are of bounded size. */
+static int n_unknown(const FormatParts *p, const Expr *e) {
   int64_t v;
   int n = 0;
   if (e->kind == EX_NAME) {
-    for (int i = 0; i < p->decl->n_fns && depth < 20; i++) if (!strcmp(p->decl->fn[i].name, e->name)) return n_unknown(p, p->decl->fn[i].value, depth + 1);
+    for (int i = 0; i < p->decl->n_fns; i++) if (!strcmp(p->decl->fn[i].name, e->name)) return n_unknown(p, p->decl->fn[i].value);
     return !find_dim(p, e->name, &v) && part_named(p, e) < 0;
   }
-  for (int i = 0; i < e->n_args; i++) n += n_unknown(p, e->arg[i], depth);
+  for (int i = 0; i < e->n_args; i++) n += n_unknown(p, e->arg[i]);
   return n;
 }
 
 static void learn(FormatParts *p, const char *name, int64_t v) {
-  if (p->n_dims < (int)COUNT_OF(p->dim)) p->dim[p->n_dims].name = name, p->dim[p->n_dims++].value = v;
+  CHECK(p->n_dims < LAYOUT_MAX_NAMES, "layout %s: more names than its text was checked for", p->decl->name);
+  p->dim[p->n_dims].name = name;
+  p->dim[p->n_dims++].value = v;
 }
 
 /* One extent: a name takes the file's, a name divided or multiplied by a number likewise, anything else must be the same. False: it is not. */
 static bool extent_fits(Arena *a, const Module *m, FormatParts *p, const Expr *e, int64_t got, bool *again, Err **err) {
   int64_t v = 0, by = 0;
-  int unknown = n_unknown(p, e, 0);
+  int unknown = n_unknown(p, e);
   bool name = e->kind == EX_NAME && !is_fn(p->decl, e->name);
   if (unknown == 1 && name) {
     learn(p, e->name, got);
     *again = true;
     return true;
   }
-  bool scaled = e->kind == EX_BINARY && (e->op == OP_DIV || e->op == OP_MUL) && e->arg[0]->kind == EX_NAME && e->arg[1]->kind == EX_INT;
+  bool scaled = e->kind == EX_BINARY && (e->op == OP_DIV || e->op == OP_MUL) && e->arg[0]->kind == EX_NAME && e->arg[1]->kind == EX_INT && !is_fn(p->decl, e->arg[0]->name);
   if (unknown == 1 && scaled) {
     by = e->arg[1]->ival;
-    if (by < 1 || (e->op == OP_MUL && got % by)) return false;
-    learn(p, e->arg[0]->name, e->op == OP_MUL ? got / by : got * by);
+    if (by < 1 || (e->op == OP_MUL ? got % by != 0 : __builtin_mul_overflow(got, by, &v))) return false;
+    learn(p, e->arg[0]->name, e->op == OP_MUL ? got / by : v);
     *again = true;
     return true;
   }

@@ -70,6 +70,12 @@ expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TE
 has "is refused by its place" "$err" "messages[0].content[0]"
 expect "--stop-token" 0 "$LUMEN" run $M "the light" -r -T 0 --logit-bias 40=1000 --stop-token 40 --json
 is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
+expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
+has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
+expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off
+hasnt "is nothing to tell of" "$err" "changes nothing"
+expect "--stop-token outside the vocabulary" 2 "$LUMEN" run $M "the light" -r --stop-token 99999999
+has "says what there is" "$err" "--stop-token: 99999999, expected 0 to "
 expect "typed control tokens" 0 "$LUMEN" run $M "<|im_end|>" -T 0 -n 1 --json
 typed=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["prompt_tokens"])' "$out")
 expect "a plain text" 0 "$LUMEN" run $M "x" -T 0 -n 1 --json

@@ -28,4 +28,15 @@ has "which number" "$err" "element 3 is 0, table nf4 has"
 expect "extents that cannot be" 1 "$LUMEN" decode $cases/fp8-block model.layers.0.mlp.gate_proj.weight --shape 449,256
 rm -rf "$odd"; cp -r $cases/nvfp4-modelopt "$odd"
 expect "scales of activations do not matter" 0 "$LUMEN" decode "$odd" $w.weight
+mkdir -p "$TEST_TMP/half"
+cat > "$TEST_TMP/half/half.lum" <<'EOF'
+layout half [N, K] = "*.weight" {
+  two = P * 2
+  tensor w : f8_e4m3 [N, K] = "*.weight"
+  tensor s : f32 | bf16 | f16 [two / 2] = "*.weight_scale"
+  tensor o : f32 [P] = "*.none" else none
+  x(n, k) = w[n, k] * s[n]
+}
+EOF
+expect "an extent that nothing tells" 0 timeout 60 "$LUMEN" decode $cases/fp8-channel-ct $w.weight --std "$TEST_TMP/half"
 finish

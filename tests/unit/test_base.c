@@ -240,6 +240,12 @@ static void test_files(void) {
     e = os_map_file(dir, &m);
     EXPECT(e && strstr(err_text(e), "a directory") && m.p == NULL);
     err_free(e);
+    char *lone = arena_printf(a, "%s/lone", dir); /* a pipe that nobody writes to */
+    EXPECT(!mkfifo(lone, 0600));
+    e = os_map_file(lone, &m);
+    EXPECT(e && strstr(err_text(e), "a device or pipe"));
+    err_free(e);
+    unlink(lone);
     e = os_make_dirs(arena_printf(a, "%s/x", file));
     EXPECT(e && err_kind(e) != 0, "a folder below a file");
     err_free(e);

@@ -72,8 +72,8 @@ static void test_forms(void) {
     fails("-n", "--n-lines: expected N after it");
     fails("--n-lines 0", "--n-lines: 0, expected 1 to 100000");
     fails("--n-lines 3x", "'3x', expected a whole number");
-    fails("--n-lines 99999999999999999999", "expected a whole number");
-    fails("--n-lines 9000000000000000000g", "expected a whole number");
+    fails("--n-lines 99999999999999999999", "--n-lines: 99999999999999999999, expected 1 to 100000");
+    fails("--n-lines 9000000000000000000g", "--n-lines: 9000000000000000000g, expected 1 to 100000");
     fails("--heat nan", "'nan', expected a number");
     fails("--heat 2.1", "--heat: 2.1, expected 0 to 2");
     fails("--json=1", "--json: takes no value");

@@ -329,6 +329,20 @@ static void peak(void) {
       kern_set_free(k);
     }
   }
+  TEST("threads beyond the processors raise no peak") {
+    DevPool *few = NULL, *many = NULL;
+    Kerns *k = NULL;
+    KernPeak p = {0}, q = {0};
+    EXPECT_OK(dev_pool_new(os_n_cpus(), &few));
+    EXPECT_OK(dev_pool_new(MIN(16 * os_n_cpus(), 1024), &many));
+    EXPECT_OK(kern_set_new(NULL, false, &k));
+    EXPECT_OK(kern_peak(k, few, 1 << 20, &p));
+    EXPECT_OK(kern_peak(k, many, 1 << 20, &q));
+    EXPECT(q.f32_madds_per_s < 4 * p.f32_madds_per_s, "%g of few, %g of many", p.f32_madds_per_s, q.f32_madds_per_s);
+    kern_set_free(k);
+    dev_pool_free(few);
+    dev_pool_free(many);
+  }
 }
 
 int main(void) {
