@@ -126,7 +126,7 @@ static Err *budget_make(const Run *r, TextIds *close, TextBudget *out) {
 /* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
 static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   Printing printing = {.run = r, .collect = &out->collect, .shows = !r->o->json && r->o->show_think};
-  TextReplyOptions options = {.id_seed = r->sampling.seed};
+  TextReplyOptions options = {.id_seed = run_random(r->sampling.seed, (int64_t)p->ids.n)}; /* the prompt grows: no two turns make one id */
   TextReply *reply = r->chat ? run_prompt_reply(r->chat, p, &options) : NULL;
   TextIds close = {0};
   TextBudget budget = {.max = -1};

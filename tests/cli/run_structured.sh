@@ -63,8 +63,13 @@ echo '{"messages":[{"role":"user","content":"x"}],"response_format":{"type":"jso
 expect "a request's response_format" 0 "$LUMEN" run $M --request "$TEST_TMP/format.json" -T 1 --seed 2
 is_json "is held to" "$out" 'o in ("yes", "no")'
 echo '{"messages":[{"role":"user","content":"x"}],"tools":[{"name":"stop","input_schema":{"type":"object","properties":{},"additionalProperties":false}}],"tool_choice":{"type":"any"}}' > "$TEST_TMP/any.json"
-expect "a request's tool_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/any.json" -T 0 -n 100 --context 2048
+expect "a request's tool_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/any.json" -T 0 -n 100 --context 2048 --seed 5
 has "is held to" "$out" '"name": "stop", "arguments": {}'
+first=$(sed -n 's/.*"id": "\([^"]*\)".*/\1/p' "$out")
+sed 's/"x"/"x and more"/' "$TEST_TMP/any.json" > "$TEST_TMP/more.json"
+expect "a longer prompt, the same seed" 0 "$LUMEN" run $M --request "$TEST_TMP/more.json" -T 0 -n 100 --context 2048 --seed 5
+has "calls the same" "$out" '"name": "stop", "arguments": {}'
+hasnt "by another id: a turn's calls differ from the last turn's" "$out" "\"$first\""
 echo '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}' > "$TEST_TMP/image.json"
 expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TEST_TMP/image.json"
 has "is refused by its place" "$err" "messages[0].content[0]"
