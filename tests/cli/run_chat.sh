@@ -31,11 +31,34 @@ class Chat:
                     break
                 self.seen += got.decode(errors="replace").replace("\r", "")
         return None
+    def prompt(self, seconds=30):
+        """The prompt stands, and nothing more comes: an editor draws it again while it reads a line, and what is typed between two lines is not yet its own."""
+        end = time.time() + seconds
+        while time.time() < end:
+            if select.select([self.fd], [], [], 0.3)[0]:
+                try:
+                    got = os.read(self.fd, 65536)
+                except OSError:
+                    return None
+                self.seen += got.decode(errors="replace").replace("\r", "")
+                if not got:
+                    return None
+            elif re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen).endswith("> "):
+                text, self.seen = self.seen, ""
+                return text
+        return None
     def say(self, text):
         os.write(self.fd, text.encode())
     def status(self):
-        self.until("never", 5)
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        end = time.time() + 30
+        while time.time() < end:
+            self.until("never", 0.1)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                return os.waitstatus_to_exitcode(status)
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        return "still running after 30 s"
 
 FIGURES = r"(\d+) prompt tokens \((\d+) held\)[^\n]*\n"
 def figures(c):
@@ -44,40 +67,40 @@ def figures(c):
     return (int(m[1]), int(m[2])) if m else (None, None)
 
 c = Chat("-v", "-T", "0", "-n", "8")
-ok("a chat greets and prompts", c.until("> ") and True, c.seen)
+ok("a chat greets and prompts", c.prompt() and True, c.seen)
 c.say("the light\n")
 n1, held = figures(c)
 ok("a first turn reads its whole prompt", n1 and held == 0, (n1, held))
-c.until("> "); c.say("of the sun\n")
+c.prompt(); c.say("of the sun\n")
 n2, held = figures(c)
 ok("a second turn reads only what is new", n2 and n1 <= held < n2, (n1, n2, held))
-c.until("> "); c.say('"""\nthe\nsun\n"""\n')
+c.prompt(); c.say('"""\nthe\nsun\n"""\n')
 n3, held3 = figures(c)
 ok("a message of several lines is one message", n3 and n3 > n2, (n2, n3))
-c.until("> "); c.say("the 한국어\x7f\x7f\x7fsun\n")
+c.prompt(); c.say("the 한국어\x7f\x7f\x7fsun\n")
 n5, held = figures(c)
-c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the light\n"); figures(c); c.until("> "); c.say("of the sun\n"); figures(c)
-c.until("> "); c.say('"""\nthe\nsun\n"""\n'); figures(c)
-c.until("> "); c.say("the sun\n")
+c.prompt(); c.say("/clear\n"); c.prompt(); c.say("the light\n"); figures(c); c.prompt(); c.say("of the sun\n"); figures(c)
+c.prompt(); c.say('"""\nthe\nsun\n"""\n'); figures(c)
+c.prompt(); c.say("the sun\n")
 n6, held = figures(c)
 ok("backspace takes whole characters", n5 and n5 == n6, (n5, n6))
-c.until("> "); c.say("/help\n")
+c.prompt(); c.say("/help\n")
 ok("an unknown command is told of, not asked", c.until("no command /help") is not None, c.seen)
-c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the light\n")
+c.prompt(); c.say("/clear\n"); c.prompt(); c.say("the light\n")
 n4, held = figures(c)
 ok("/clear starts afresh", n4 == n1, (n1, n4))
-c.until("> "); c.say("the " * 600 + "\n")
+c.prompt(); c.say("the " * 600 + "\n")
 ok("a message too long for the context is refused", c.until("context holds 512") is not None, c.seen)
-c.until("> "); c.say("of\n")
+c.prompt(); c.say("of\n")
 n5, held = figures(c)
 ok("and the conversation goes on without it", n5 and n4 < n5 < 200, (n4, n5))
-c.until("> "); c.say("/exit\n")
+c.prompt(); c.say("/exit\n")
 ok("/exit ends with 0", c.status() == 0)
 
-c = Chat(); c.until("> "); c.say("\x04")
+c = Chat(); c.prompt(); c.say("\x04")
 ok("the end of input ends with 0", c.status() == 0)
 ENDLESS = ("--logit-bias", "40=1000", "--context", "200k")   # token 40 for ever
-c = Chat(*ENDLESS); c.until("> "); c.say("the\n")
+c = Chat(*ENDLESS); c.prompt(); c.say("the\n")
 ok("an endless answer streams", c.until("EEEE") is not None, c.seen[-80:])
 c.say("\x03")
 ok("Ctrl-C stops an answer and the chat goes on", c.until("\n> ") is not None, c.seen[-80:])
@@ -89,8 +112,8 @@ ok("--raw wants a prompt", c.status() == 2)
 # With a line editor, where libedit is there: history, pastes, characters of two columns.
 os.environ["TERM"] = "xterm"
 c = Chat("-v", "-T", "0", "-n", "4")
-c.until("> "); c.say("the light\n"); first, _ = figures(c)
-c.until("> "); c.say("/clear\n"); c.until("> ")
+c.prompt(); c.say("the light\n"); first, _ = figures(c)
+c.prompt(); c.say("/clear\n"); c.prompt()
 try:
     ctypes.CDLL("libedit.so.2")
 except OSError:
@@ -99,14 +122,14 @@ else:
     c.say("\x1b[A\x1b[A\n")                                # up, up: the line before /clear
     again, _ = figures(c)
     ok("the arrow up brings back a line", again == first, (first, again))
-    c.until("> "); c.say("/clear\n"); c.until("> "); c.say("한국어\x1b[D\x1b[D\x7fthe light\x05\x7f\x7f\n")  # left twice, erase, type, end, erase two
+    c.prompt(); c.say("/clear\n"); c.prompt(); c.say("한국어\x1b[D\x1b[D\x7fthe light\x05\x7f\x7f\n")  # left twice, erase, type, end, erase two
     wide, _ = figures(c)
     ok("the cursor moves and erases by whole wide characters", wide == first, (first, wide))
-    c.until("> "); c.say("/clear\n"); c.until("> "); c.say('"""\nthe\nsun\n"""\n'); block, _ = figures(c)
-    c.until("> "); c.say("/clear\n"); c.until("> "); c.say("the\nsun\n")
+    c.prompt(); c.say("/clear\n"); c.prompt(); c.say('"""\nthe\nsun\n"""\n'); block, _ = figures(c)
+    c.prompt(); c.say("/clear\n"); c.prompt(); c.say("the\nsun\n")
     pasted, _ = figures(c)
     ok("a paste of two lines is one message", pasted and first < pasted <= block, (first, pasted, block))
-c.until("> "); c.say("\x04")
+c.prompt(); c.say("\x04")
 ok("and the editor leaves at the end of input", c.status() == 0)
 
 p = subprocess.Popen([LUMEN, "run", MODEL, "the", "--raw", *ENDLESS], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
