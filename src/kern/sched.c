@@ -54,7 +54,7 @@ static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernSh
   trace_printf(TRACE_sched, "%s: %d neighbours along axis %d in lockstep, up to %d sums at once", r->name, s->tile[0], s->row_axis, s->chains);
 }
 
-static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 2, 1};
+static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 3, 2, 1};
 
 /* What registers each size of tile needs, and which are left out for it. */
 static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int spare, int chosen, bool few) {
@@ -62,7 +62,7 @@ static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int s
   Str s = {0};
   for (size_t i = 0; i < COUNT_OF(tile_rows); i++) {
     int T = tile_rows[i], need = T * MAX(n->sums, 1) + spare;
-    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen: the most that fit)" : need > t->n_vec_regs ? " (too many)" : few && T > chosen ? " (no so many rows come)" : "");
+    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen: the most that fit)" : need > t->n_vec_regs ? " (too many)" : few && T > chosen ? " (fewer rows come)" : "");
   }
   trace_printf(TRACE_sched, "%s: of %d registers, %d for operands and %d a row: %s", r->name, t->n_vec_regs, spare, MAX(n->sums, 1), s.p);
   str_free(&s);

@@ -112,19 +112,25 @@ static void check_encode(Check *c, FormatDecl *f) {
   c->block = 0;
 }
 
+/* Checks and declares them in turn. -> x, the value; NULL: there is none. */
+static const FormatFn *check_functions(Check *c, FormatFn *fns, int n) {
+  const FormatFn *value = NULL;
+  for (int i = 0; i < n; i++) {
+    FormatFn *fn = &fns[i];
+    Ty t = check_format_fn(c, fn);
+    if (!strcmp(fn->name, "x")) value = fn;
+    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
+  }
+  return value;
+}
+
 static void check_format(Check *c, FormatDecl *f) {
   c->n_vars = 0;
   c->own = f->fn;
   c->n_own = f->n_fns;
   if (lang_is_variable_elt(f->name)) lang_diag(c->x, f->loc, "a format's name may not begin with a capital: that stands for any format");
   check_layout(c, f);
-  const FormatFn *value = NULL;
-  for (int i = 0; i < f->n_fns; i++) {
-    FormatFn *fn = &f->fn[i];
-    Ty t = check_format_fn(c, fn);
-    if (!strcmp(fn->name, "x")) value = fn;
-    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
-  }
+  const FormatFn *value = check_functions(c, f->fn, f->n_fns);
   if (!value || !value->arg || value->arg2) lang_diag(c->x, value ? value->loc : f->loc, "format %s has no x(i) = .., the value of element i", f->name);
   check_sizes(c, f->fn, f->n_fns);
   c->n_own = 0;
@@ -187,13 +193,7 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
   for (int i = 0; i < l->n_extents; i++) check_pattern(c, l->extents[i], l->loc);
   for (int i = 0; i < l->n_aparts; i++) check_pattern(c, l->apart[i], l->loc);
   for (int i = 0; i < l->n_besides; i++) check_pattern(c, l->beside[i], l->loc);
-  const FormatFn *value = NULL;
-  for (int i = 0; i < l->n_fns; i++) {
-    FormatFn *fn = &l->fn[i];
-    Ty t = check_format_fn(c, fn);
-    if (!strcmp(fn->name, "x")) value = fn;
-    lang_declare(c, (Var){.name = fn->name, .what = "a function", .loc = fn->loc, .ty = t, .callable = fn->arg != NULL, .two = fn->arg2 != NULL});
-  }
+  const FormatFn *value = check_functions(c, l->fn, l->n_fns);
   for (int i = 0; i < l->n_parts; i++) {
     for (int k = 0; k < l->part[i].n_dims; k++) lang_check_int(c, l->part[i].dim[k], "an extent");
     if (l->part[i].groups) lang_check_int(c, l->part[i].groups, "the number of groups");

@@ -665,25 +665,32 @@ static void parse_also(Parser *p, ModelDecl *m, int *cap) {
   } while (accept(p, ","));
 }
 
-static HyperDecl parse_hyper(Parser *p) {
-  HyperDecl h = {.loc = here(p)};
-  h.name = expect_name(p, "the hyperparameter's name");
+/* What stands behind a name: [i] = value, where [i] may be left out. */
+static Expr *parse_indexed(Parser *p, Binder *axis) {
   if (accept(p, "[")) {
-    h.axis = (Binder){.loc = here(p)};
-    h.axis.name = expect_name(p, "the name of an index");
+    *axis = (Binder){.loc = here(p)};
+    axis->name = expect_name(p, "the name of an index");
     expect(p, "]");
   }
   expect(p, "=");
-  h.value = parse_expr(p);
-  Loc at = here(p);
-  if (!accept_word(p, "for")) {
-    if (h.axis.name && !p->panic) fail(p, "for, the index and its range");
-    return h;
-  }
+  return parse_expr(p);
+}
+
+/* Behind for, which stands at `at`: the index of the brackets and its range. */
+static void parse_index_range(Parser *p, Loc at, Binder *axis) {
   Binder b = parse_binder(p);
-  if (!p->panic && (!h.axis.name || strcmp(b.name, h.axis.name))) fail_at(p, at, "for must name the index in the brackets");
+  if (!p->panic && (!axis->name || strcmp(b.name, axis->name))) fail_at(p, at, "for must name the index in the brackets");
   if (!b.extent) fail(p, "< and the index's range");
-  h.axis.extent = b.extent;
+  axis->extent = b.extent;
+}
+
+static HyperDecl parse_hyper(Parser *p) {
+  HyperDecl h = {.loc = here(p)};
+  h.name = expect_name(p, "the hyperparameter's name");
+  h.value = parse_indexed(p, &h.axis);
+  Loc at = here(p);
+  if (accept_word(p, "for")) parse_index_range(p, at, &h.axis);
+  else if (h.axis.name && !p->panic) fail(p, "for, the index and its range");
   return h;
 }
 
@@ -697,20 +704,11 @@ static HyperDecl parse_use(Parser *p) {
 static WriteDecl parse_write(Parser *p) {
   WriteDecl w = {.loc = here(p)};
   w.key = parse_string(p, "a key's name in quotes");
-  if (accept(p, "[")) {
-    w.axis = (Binder){.loc = here(p)};
-    w.axis.name = expect_name(p, "the name of an index");
-    expect(p, "]");
-  }
-  expect(p, "=");
-  w.value = parse_expr(p);
+  w.value = parse_indexed(p, &w.axis);
   if (w.axis.name) {
     Loc at = here(p);
     if (!accept_word(p, "for")) fail(p, "for, the index and its range");
-    Binder b = parse_binder(p);
-    if (!p->panic && strcmp(b.name, w.axis.name)) fail_at(p, at, "for must name the index in the brackets");
-    if (!b.extent) fail(p, "< and the index's range");
-    w.axis.extent = b.extent;
+    parse_index_range(p, at, &w.axis);
   }
   if (accept_word(p, "when")) w.when = parse_expr(p);
   return w;

@@ -48,19 +48,14 @@ static int64_t state_rows(const Section *s, int buf) {
   return n;
 }
 
-static int root_of(const Tp *t, int b) {
-  while (t->buf[b].alias != b) b = t->buf[b].alias;
-  return b;
-}
-
 /* A state that is also seen under another first dimension must be dense. */
 static bool seen_otherwise(const Section *s, int buf) {
-  for (int b = 0; b < s->tp->n_bufs; b++) if (root_of(s->tp, b) == buf && s->tp->buf[b].dim[0] != s->tp->buf[buf].dim[0]) return true;
+  for (int b = 0; b < s->tp->n_bufs; b++) if (tp_root(s->tp, b) == buf && s->tp->buf[b].dim[0] != s->tp->buf[buf].dim[0]) return true;
   return false;
 }
 
 static void set_pitch(Section *s, int buf, int64_t bytes) {
-  for (int b = 0; b < s->tp->n_bufs; b++) if (root_of(s->tp, b) == buf) s->tp->buf[b].pitch = bytes / ir_mem_bytes[s->tp->buf[b].mem];
+  for (int b = 0; b < s->tp->n_bufs; b++) if (tp_root(s->tp, b) == buf) s->tp->buf[b].pitch = bytes / ir_mem_bytes[s->tp->buf[b].mem];
 }
 
 typedef struct StateRows { Section *s; int buf; int64_t n, bytes; bool dense; } StateRows; /* of one layer's state */

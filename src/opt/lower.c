@@ -159,28 +159,25 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
   loop_end(e, &l, NULL);
 }
 
-/* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not; -1: too
-   much code for two of them. */
+/* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not. */
 static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   const DxNode *n = &e->d->node[x];
   if (!dag_walk_first(e->d, x)) return 0;
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
-  if (n->kind == DX_LOAD && e->p->buf[n->ival].blocks && chain >= 0 && n->axes >> chain & 1) {
-    const TpBuf *b = &e->p->buf[n->ival];
-    if (b->block_dim + 1 < b->n_dims && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return true;
-  } else if (n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
+  const TpBuf *b = n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 ? &e->p->buf[n->ival] : NULL;
+  if (b && b->blocks) {
+    if (b->block_dim + 1 < b->n_dims && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
+  } else if (b && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
     bool ok = true;
-    const FormatForm *f = e->p->buf[n->ival].blocks;
-    if (f) return f->block > 64 ? -1 : 1; /* every position of a block is code of its own */
     emit_buf_strides(e, (int)n->ival, stride);
     for (int i = 0; i < n->n_args; i++) step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
     if (ok && step >= FULL_LANES && step <= 4 * FULL_LANES) return step / FULL_LANES;
   }
   int64_t run = 0;
-  for (int i = 0; i < n->n_args && run >= 0; i++) {
+  for (int i = 0; i < n->n_args; i++) {
     int64_t r = reads_along_chain(e, n->arg[i], chain);
-    run = r < 0 ? r : MAX(run, r);
+    run = MAX(run, r);
   }
   return run;
 }
@@ -192,7 +189,7 @@ static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
   dag_walk_begin(e->d);
   int64_t run = reads_along_chain(e, t->rhs, -1);
-  if (run) most = MIN(most, run < 0 ? 1 : MAX(run, 2));
+  if (run) most = MIN(most, MAX(run, 2));
   while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
   return blocks;
 }

@@ -6,14 +6,8 @@ cat > "$TEST_TMP/convert.py" <<'END'
 import array, random, subprocess, sys
 sys.path.insert(0, "tests")
 import gguf as writer
+from told import told, end
 lumen, tmp = sys.argv[1:]
-bad = 0
-
-
-def told(name, why=None):
-    global bad
-    bad += why is not None
-    print(f"not ok - {name}: {why}" if why else f"ok - {name}", flush=True)
 
 
 def run(*args, data=None):
@@ -99,7 +93,7 @@ told("--keep of no tensor is told of", None if r.returncode == 0 and b"--keep zz
 run("convert", f"{tmp}/keep.gguf", f"{tmp}/same.gguf", "--quant", "q8_0", "--keep", "*=")
 same = run("convert", f"{tmp}/same.gguf", f"{tmp}/again.gguf", "--quant", "q8_0", "--keep", "*=")
 told("converting to what it is changes nothing", None if open(f"{tmp}/same.gguf", "rb").read() == open(f"{tmp}/again.gguf", "rb").read() else "bytes differ " + same.stderr.decode())
-sys.exit(bad > 0)
+end()
 END
 python3 "$TEST_TMP/convert.py" "$LUMEN" "$TEST_TMP" || n_bad=1
 cat > "$TEST_TMP/package.py" <<'END'

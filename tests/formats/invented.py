@@ -2,7 +2,7 @@
 same values as f32 (plain.gguf), and ids. invented.py --error WANT GOT: the error of floats, relative to those wanted, root of mean square."""
 import array, math, random, sys
 sys.path.insert(0, "tests")
-import gguf
+import gguf, tiny
 
 
 def floats(path):
@@ -22,8 +22,7 @@ def model(name, block, number, folder):
     E = block * 16 // math.gcd(block, 16)  # heads of 16
     E *= 2 if E < 100 else 1
     F, V, L, H = E + block, 101, 2, E // 16
-    meta = {"general.architecture": "llama", "llama.block_count": L, "llama.embedding_length": E, "llama.feed_forward_length": F, "llama.attention.head_count": H,
-            "llama.attention.head_count_kv": H, "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 10000.0, "llama.context_length": 128}
+    meta = tiny.describe(E, F, L, H, H)
     packed, plain = [], []
 
     def add(name, rows, cols):
@@ -35,15 +34,7 @@ def model(name, block, number, folder):
         x = array.array("f", [r.uniform(0.5, 1.5) for _ in range(E)]).tobytes()
         packed.append((name, [E], 0, x))
         plain.append((name, [E], 0, x))
-    add("token_embd.weight", V, E)
-    norm("output_norm.weight")
-    add("output.weight", V, E)
-    for i in range(L):
-        p = f"blk.{i}."
-        norm(p + "attn_norm.weight")
-        norm(p + "ffn_norm.weight")
-        for m, rows, cols in (("attn_q", E, E), ("attn_k", E, E), ("attn_v", E, E), ("attn_output", E, E), ("ffn_gate", F, E), ("ffn_up", F, E), ("ffn_down", E, F)):
-            add(p + m + ".weight", rows, cols)
+    tiny.tensors(E, F, V, L, H, H, add, norm)
     gguf.write(folder + "/packed.gguf", meta, packed)
     gguf.write(folder + "/plain.gguf", meta, plain)
     with open(folder + "/ids", "w") as f:

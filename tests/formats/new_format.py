@@ -3,7 +3,7 @@ and a tiny model of the family with the commonest tensor names, once with its ma
 values as f32 (f32.gguf), with ids. new_format.py --compare F32 INT8: that two files of logits are close but not equal."""
 import array, random, struct, sys
 sys.path.insert(0, "tests")
-import gguf
+import gguf, tiny
 
 QS, Z, QH, D = 0, 20, 21, 26  # byte offsets
 
@@ -30,8 +30,7 @@ def matrix(r, rows, cols):
 def model(folder):
     r = random.Random(40)
     E, F, V, L, H, G = 80, 160, 120, 2, 5, 1  # heads of 16
-    meta = {"general.architecture": "llama", "llama.block_count": L, "llama.embedding_length": E, "llama.feed_forward_length": F, "llama.attention.head_count": H,
-            "llama.attention.head_count_kv": G, "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.rope.freq_base": 10000.0, "llama.context_length": 128}
+    meta = tiny.describe(E, F, L, H, G)
     packed, plain = [], []
 
     def add(name, rows, cols):
@@ -43,15 +42,7 @@ def model(folder):
         x = array.array("f", [r.uniform(0.5, 1.5) for _ in range(E)]).tobytes()
         packed.append((name, [E], 0, x))
         plain.append((name, [E], 0, x))
-    add("token_embd.weight", V, E)
-    norm("output_norm.weight")
-    add("output.weight", V, E)
-    for i in range(L):
-        p = f"blk.{i}."
-        norm(p + "attn_norm.weight")
-        norm(p + "ffn_norm.weight")
-        for name, rows, cols in (("attn_q", H * 16, E), ("attn_k", G * 16, E), ("attn_v", G * 16, E), ("attn_output", E, H * 16), ("ffn_gate", F, E), ("ffn_up", F, E), ("ffn_down", E, F)):
-            add(p + name + ".weight", rows, cols)
+    tiny.tensors(E, F, V, L, H, G, add, norm)
     gguf.write(folder + "/q5x40.gguf", meta, packed)
     gguf.write(folder + "/f32.gguf", meta, plain)
     with open(folder + "/ids", "w") as f:

@@ -4,21 +4,15 @@
 . tests/lib.sh
 cat > "$TEST_TMP/formats.py" <<'END'
 import array, glob, os, resource, struct, subprocess, sys
-sys.path.insert(0, "tests/models")
+sys.path[:0] = ["tests", "tests/models"]
 import folder
+from told import told, end
 lumen, tmp = sys.argv[1:]
-bad = 0
 # Of ggml's own, which llama.cpp reads, with the bits that a weight takes; the others are ours.
 PEER = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4 nvfp4 tq1_0 tq2_0 q1_0 q2_0".split()
 OURS = "f8_e4m3 f8_e5m2".split()
 home = os.environ.get("LUMEN_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lumen")
 peer = (glob.glob(home + "/peers/llama-*/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64") or [None])[0]
-
-
-def told(name, why=None):
-    global bad
-    bad += why is not None
-    print(f"not ok - {name}: {why}" if why else f"ok - {name}", flush=True)
 
 
 def run(*args, data=None):
@@ -98,7 +92,7 @@ for more in ([], ["--quant", "q4_k"], ["--quant", "q8_0", "--keep", "*attn_q*="]
     pid = os.spawnv(os.P_NOWAIT, lumen, [lumen, "convert", f"{tmp}/big", f"{tmp}/big.gguf", "-t", "2", *more])
     _, status, used = os.wait4(pid, 0)
     told(f"{at / 1e6:.0f} MB {' '.join(more)}: memory stays small", None if status == 0 and used.ru_maxrss < 80 << 10 else f"status {status}, {used.ru_maxrss / 1024:.0f} MiB at most, expected below 80")
-sys.exit(bad > 0)
+end()
 END
 python3 "$TEST_TMP/formats.py" "$LUMEN" "$TEST_TMP" || n_bad=1
 finish

@@ -4,18 +4,12 @@
 . tests/lib.sh
 cat > "$TEST_TMP/configs.py" <<'END'
 import json, os, subprocess, sys
-sys.path.insert(0, "tests/models")
+sys.path[:0] = ["tests", "tests/models"]
 import folder
+from told import told, end
 lumen, tmp = sys.argv[1:]
-bad = 0
 with open(f"{tmp}/ids", "w") as f:
     f.write(" ".join(str((i * 37 + 11) % 500) for i in range(40)))
-
-
-def told(name, why=None):
-    global bad
-    bad += why is not None
-    print(f"not ok - {name}: {why}" if why else f"ok - {name}", flush=True)
 
 
 def run(*args):
@@ -146,7 +140,7 @@ for text, want in (("[]", "is no JSON object"), ("{", "line 1"), ('{"top_k": 5, 
     r = run("run", f"{tmp}/m", "hi", "--raw", "--max-tokens", "1")
     why = r.stderr.decode()
     told(f"generation_config.json {text}: an error", None if r.returncode == 1 and want in why and "generation_config" in why else f"exit code {r.returncode}: {why[:300]}")
-sys.exit(bad > 0)
+end()
 END
 python3 "$TEST_TMP/configs.py" "$LUMEN" "$TEST_TMP" || n_bad=1
 finish
