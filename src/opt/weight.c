@@ -155,6 +155,10 @@ enum { ROWS_AHEAD = 6 };
 static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) {
   PackLayout l = format_layout(form_of(e, buf), buf_K(e, buf));
   Lin byte = lin_add(e, in_tile, lin_ref(e->tile, l.tile_bytes));
+  if (e->blocks > 1) { /* which of the blocks of lanes side by side */
+    int64_t lane = (int64_t)e->row % e->blocks * e->lanes;
+    byte.k += lane / PACK_ROWS * l.tile_bytes + lane % PACK_ROWS * row_bytes;
+  }
   if (e->sub) byte = lin_add(e, byte, lin_ref(e->sub, (int64_t)e->lanes * row_bytes));
   IrRef v = emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
   if (!e->s.ahead || e->n_rows < ROWS_AHEAD || v <= e->newest) return v; /* loads of before come again */
