@@ -117,10 +117,13 @@ static void keep_phase(Bench *b, int phase, bool several) {
 /* A pass of its own, so that watching costs the figures nothing: one prompt and a few steps of decoding, kernel by kernel. */
 static Err *watch(Bench *b, Arena *a) {
   for (int i = 0; i < b->o->batch; i++) seq_truncate(b->seq[i], 0);
+  model_spent_forget(b->m, false), model_spent_forget(b->m, true);
   model_spent_watch(b->m, true);
   TRY(read_until(b, 0, b->o->prompt));
   keep_phase(b, 0, model_spent(b->m, true)->n_steps > 0);
+  model_spent_watch(b->m, false);
   TRY(fill_context(b));
+  model_spent_forget(b->m, false);
   model_spent_watch(b->m, true);
   TRY(generate(b, a, MIN(b->o->generate, (int64_t)WATCHED_STEPS)));
   keep_phase(b, 1, false);

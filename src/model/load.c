@@ -324,11 +324,8 @@ static Err *pack_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, PackJo
 enum { WAVE_BYTES = 64 << 20 };
 
 static void drop_pages(const ModelTensor *t) {
-  for (int i = 0; t->parts && i < t->parts->layout->n_parts; i++) {
-    const FileTensor *f = t->parts->tensor[i];
-    if (f) os_drop_file_pages(f->p, f->n_bytes);
-  }
-  if (!t->parts) os_drop_file_pages(t->file->p, t->file->n_bytes);
+  if (t->parts) model_parts_drop_pages(t->parts);
+  else os_drop_file_pages(t->file->p, t->file->n_bytes);
 }
 
 /* Rows that are picked one by one are kept as floats where no tensor of the file has them in one piece. */

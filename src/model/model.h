@@ -53,7 +53,7 @@ void seq_truncate(Seq *s, int64_t n_tokens);      /* forget the tail; n_tokens <
 typedef struct StepPart { Seq *seq; const int32_t *token; int n_tokens; int want; } StepPart;
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride);
 
-/* spent.c: what steps did and how long it took, per kernel: while watched, or under LUMEN_TRACE=time. Watching anew forgets what was. */
+/* spent.c: what steps did and how long it took, per kernel: while watched, or under LUMEN_TRACE=time. */
 typedef struct ModelSpentRow {
   const struct Kern *kern; int region; bool layered;
   const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
@@ -64,6 +64,7 @@ typedef struct ModelSpentRow {
 } ModelSpentRow;
 typedef struct ModelSpent { ModelSpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } ModelSpent; /* build_ns: before the threads start */
 void model_spent_watch(Model *m, bool on);
+void model_spent_forget(Model *m, bool several);
 const ModelSpent *model_spent(Model *m, bool several); /* steps of one token a sequence, or of several; the longest first */
 /* What the machine gives at best, measured now, by the model's threads for its target; read_bytes of memory were read again and again. */
 typedef struct ModelPeak { double int_ops_per_s, f32_ops_per_s, read_bytes_per_s; size_t read_bytes; } ModelPeak;

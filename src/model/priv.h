@@ -47,6 +47,12 @@ typedef struct TensorParts {
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
 void model_parts_used(const Weights *w, const TensorParts *p, bool *used); /* by the file's tensors: it knows them */
 Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
+/* The same a few rows at a time, from any number of threads: out[i] is row map[first + i], or first + i; tile: model_parts_tile_bytes of their own. */
+typedef struct PartsReader { const TensorParts *parts; FormatForm *form; const Kern *pack; } PartsReader;
+Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsReader *out);
+size_t model_parts_tile_bytes(const PartsReader *r);
+void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out);
+void model_parts_drop_pages(const TensorParts *p); /* of the file, under its tensors */
 
 bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
 

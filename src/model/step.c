@@ -1,5 +1,5 @@
 /* Memory and steps. A step is a list of jobs in phases: (kernel, arguments, number of items); threads claim items, a barrier stands between
-   phases, phases of one item are done by whoever arrives last. Regions that touch a sequence's state run once per sequence, on its rows.
+   phases, phases of one item are done by whoever arrives last, unless they are several sequences'. Regions that touch a sequence's state run once per sequence, on its rows.
    In: tokens of one or more sequences. Out: logits. */
 #include <stdlib.h>
 #include <string.h>
@@ -239,7 +239,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
     int end = i;
     while (!s->job[end].last_of_phase) end++;
     if (s->job[i].serial) {
-      if (dev_barrier_last(s->m->pool)) {
+      if (dev_barrier_last(s->m->pool, thread)) {
         for (int k = i; k <= end; k++) {
           int64_t t = traced_now(s);
           s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
@@ -249,7 +249,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
       }
       running = false;
     } else {
-      if (running) dev_barrier(s->m->pool);
+      if (running) dev_barrier(s->m->pool, thread);
       for (int k = i; k <= end; k++) {
         int64_t t = traced_now(s);
         if (run_job(s->m, &s->job[k], k, thread) && s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
@@ -318,7 +318,7 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
     if (r + 1 == s->plan->n_regions || s->plan->region[r + 1].phase != rg->phase) {
       st->job[st->n_jobs - 1].last_of_phase = true;
       for (first_job = st->n_jobs - 1; first_job > 0 && !st->job[first_job - 1].last_of_phase; first_job--) {}
-      bool serial = true;
+      bool serial = n_parts == 1 || !s->per_seq[r]; /* those of several sequences are shared out, each of one item as they may be */
       for (int i = first_job; i < st->n_jobs; i++) serial = serial && st->job[i].n_items <= 1;
       for (int i = first_job; i < st->n_jobs; i++) st->job[i].serial = serial;
     }
@@ -389,7 +389,7 @@ static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows
   for (int i = 0; i < st->n_jobs; i++) atomic_store_explicit(&m->claim[i].next, 0, memory_order_relaxed);
   if (st->spent) clear_spans(st);
   if (st->spent) st->spent->build_ns += os_now_ns() - t0;
-  dev_pool_run(m->pool, step_thread, st);
+  dev_pool_run_fit(m->pool, step_thread, st);
   return NULL;
 }
 

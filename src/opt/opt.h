@@ -142,7 +142,7 @@ typedef struct FormatParts {
   void *ctx;
 } FormatParts;
 /* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
-Err *format_parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits);
+Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits);
 /* Its form. In pack functions args[0] is the addresses of the tensors [n_parts], of FormatForm.number's values, and of the order of columns i32[K];
    args[1] the numbers of rows. as_value: kept as f32, which decodes. */
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */

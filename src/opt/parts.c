@@ -223,7 +223,7 @@ static bool extent_fits(Arena *a, const Module *m, FormatParts *p, const Expr *e
   return !s->err && dx_is_int(s->d, x, &v) && v == got;
 }
 
-Err *format_parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits) {
+static Err *parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits) {
   const LayoutDecl *l = p->decl;
   Err *err = NULL;
   int outer = -1;
@@ -252,6 +252,14 @@ Err *format_parts_fit(Arena *a, const Module *m, FormatParts *p, bool *fits) {
   if (when && !dx_is_int(s->d, when, &v)) return err_new(ERR_UNSUPPORTED, "layout %s: its condition depends on the tensors' elements", l->name);
   *fits = v != 0;
   return NULL;
+}
+
+/* What is worked out on the way is let go of: a checkpoint has thousands of weights, each tried against every layout. */
+Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits) {
+  Arena *a = arena_new("layout");
+  Err *e = parts_fit(a, m, p, fits);
+  arena_free(a);
+  return e;
 }
 
 /* ---- its form ------------------------------------------------------------------------------------------------------ */
