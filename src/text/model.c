@@ -78,22 +78,6 @@ static uint64_t heap_pop(ModelScratch *s) {
   return top;
 }
 
-MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right) {
-  MergeTo none = {0, -1};
-  if (v->by_rank) {
-    int id = n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
-    return id < 0 ? none : (MergeTo){v->tok[id].rank, id};
-  }
-  const MergeMap *m = &v->merges;
-  if (left < 0 || right < 0 || !m->slot) return none;
-  uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  uint64_t h = key * 0x9E3779B97F4A7C15u;
-  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
-  if (!(m->maybe[bit / 64] >> (bit % 64) & 1)) return none;
-  while (m->slot[i].to.id >= 0 && m->slot[i].key != key) i = (i + 1) & m->mask;
-  return m->slot[i].to;
-}
-
 /* The pair that begins at symbol i, and whether it may merge. */
 static bool long_pair(const TextVocab *v, ModelScratch *s, const char *p, size_t n, int32_t i) {
   Sym *a = &s->sym[i];
@@ -113,7 +97,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
   for (size_t at = 0; at < n; m++) {
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
-    int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k);
+    int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_piece_find(v, p + at, k);
     s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .pair = {0, -1}};
     at += k;
   }
@@ -155,7 +139,7 @@ static size_t small_symbols(const TextVocab *v, const char *p, size_t n, Small *
     for (size_t at = 0, k; at < n; at += k, m++) {
       int32_t cp;
       k = (size_t)text_utf8_next(p + at, p + n, &cp);
-      x[m] = (Small){.id = text_map_find(v, &v->by_piece, true, p + at, k), .off = (uint32_t)at, .pair = {0, -1}};
+      x[m] = (Small){.id = text_piece_find(v, p + at, k), .off = (uint32_t)at, .pair = {0, -1}};
     }
   x[m] = x[m + 1] = (Small){.off = (uint32_t)n, .pair = {0, -1}};
   for (size_t i = 0; !v->byte_level && i + 1 < m; i++) small_pair(v, p, &x[i]);
@@ -215,7 +199,7 @@ static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t 
 }
 
 static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
-  int id = v->ignore_merges && n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
+  int id = v->ignore_merges && n <= v->max_piece ? text_piece_find(v, p, n) : -1;
   if (id >= 0 && !(s->plain && v->tok[id].special)) text_ids_add(out, id);
   else if (n <= SMALL) bpe_small(v, p, n, out);
   else bpe_long(v, s, p, n, out);

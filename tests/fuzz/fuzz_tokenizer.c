@@ -39,7 +39,7 @@ static void broken_file(const char *p, size_t n, const char *text, size_t n_text
   Str s = {0};
   str_add_n(&s, p, n);
   TextVocab *v = NULL;
-  Err *e = text_vocab_read(a, flags & TEXT_PLAIN ? "o200k.tiktoken" : "tiktoken.model", &s, &v);
+  Err *e = text_vocab_read(a, flags & TEXT_PLAIN ? "o200k.tiktoken" : "tiktoken.model", s.p, s.n, &v);
   if (!e) check(v, text, n_text, flags);
   err_free(e);
   text_vocab_free(v);

@@ -20,7 +20,7 @@ static void plain_merge(const TextVocab *v, const char *p, size_t n, TextIds *ou
   for (size_t at = 0; at < n; m++) {
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
-    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k), at};
+    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_piece_find(v, p + at, k), at};
     at += k;
   }
   x[m].off = n;
@@ -195,7 +195,7 @@ static void add_base64(Str *out, const char *p, size_t n) {
 static TextVocab *read_as(const char *path, const Str *text) {
   Arena *a = arena_new("file");
   TextVocab *v = NULL;
-  EXPECT_OK(text_vocab_read(a, path, text, &v));
+  EXPECT_OK(text_vocab_read(a, path, text->p, text->n, &v));
   arena_free(a);
   return v;
 }
@@ -261,11 +261,12 @@ static void test_sources(void) {
     int32_t *type = ARENA_ARRAY(a, int32_t, (size_t)n);
     for (int i = 0; i < n; i++) { token[i] = json->tok[i].text; type[i] = json->tok[i].type; }
     uint32_t top = 0;
+    int32_t l, r;
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) top = MAX(top, json->merges.slot[i].to.rank);
+      if (text_merge_at(&json->merges, i, &l, &r)) top = MAX(top, json->merges.slot[i].to.rank);
     uint64_t *by_rank = ARENA_ARRAY(a, uint64_t, (size_t)top + 1);
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) by_rank[json->merges.slot[i].to.rank] = json->merges.slot[i].key;
+      if (text_merge_at(&json->merges, i, &l, &r)) by_rank[json->merges.slot[i].to.rank] = (uint64_t)(uint32_t)l << 32 | (uint32_t)r;
     for (uint32_t i = 0; i <= top; i++)
       if (by_rank[i]) merge[k++] = arena_printf(a, "%s %s", token[by_rank[i] >> 32], token[(uint32_t)by_rank[i]]);
     TextVocabSource s = {.kind = "gemma4", .n_tokens = n, .token = token, .type = type, .n_merges = k, .merge = merge, .bos = 1, .eos = 2, .unk = 0, .sep = -1, .add_bos = -1, .add_eos = 0, .add_space_prefix = 1};
@@ -299,7 +300,7 @@ static void refused(const char *json, const char *part) {
   Str s = {0};
   TextVocab *v = NULL;
   str_add(&s, json);
-  Err *e = text_vocab_read(a, "x.json", &s, &v);
+  Err *e = text_vocab_read(a, "x.json", s.p, s.n, &v);
   EXPECT(e && strstr(err_text(e), part), "%.60s: expected '%s', got '%s'", json, part, e ? err_text(e) : "no error");
   err_free(e);
   text_vocab_free(v);
