@@ -115,7 +115,7 @@ Err *run_prompt_make(const TextChat *c, const TextVocab *v, TextDialect d, const
 void run_prompt_free(RunPrompt *p);
 /* A reply that knows the prompt and its tools, to be fed with the answer. */
 TextReply *run_prompt_reply(const TextChat *c, const RunPrompt *p, const TextReplyOptions *o);
-/* Appends the ids of a text to be continued: with BOS where the model's vocabulary wants it. */
+/* Appends the ids of a text to be continued: with BOS where the model's vocabulary wants it and the text does not begin with it. */
 Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out);
 /* The settings the model's files recommend (generation_config.json, general.sampling.*), ours where they are silent. Seed 0. */
 RunSampling run_sampling_default(const Weights *w);

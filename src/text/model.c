@@ -105,7 +105,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
 }
 
 /* A symbol that is no token: its bytes where all of them are tokens, else the unknown token, one for neighbours if fuse_unk. */
-static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last_unk, TextIds *out) {
+static void emit_unknown(const TextVocab *v, const char *p, size_t n, const char *end, bool *last_unk, TextIds *out) {
   bool bytes = v->byte_fallback;
   for (size_t i = 0; i < n && bytes; i++) bytes = v->byte_id[(uint8_t)p[i]] >= 0;
   if (bytes) {
@@ -113,14 +113,16 @@ static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last
     *last_unk = false;
     return;
   }
-  uint8_t b = (uint8_t)p[0];
-  if (v->byte_level && v->unk < 0 && (b == 0xC0 || b == 0xC1 || b >= 0xF5)) { /* a byte no UTF-8 text holds, so the vocabulary may lack it */
+  bool none = v->unk < 0 || (v->byte_level && v->tok[v->unk].special); /* there an unknown token is a control token of another use */
+  int32_t cp = 0;
+  if (none && (uint8_t)p[0] >= 0xC0) text_utf8_next(p, end, &cp);
+  if (v->byte_level && cp < 0) { /* the byte begins no character, so no text has taught the vocabulary to have it */
     static const uint8_t replacement[] = {0xEF, 0xBF, 0xBD};
     for (size_t i = 0; i < sizeof replacement; i++)
       if (v->byte_id[replacement[i]] >= 0) text_ids_add(out, v->byte_id[replacement[i]]);
   }
-  if (v->unk >= 0 && !(*last_unk && v->fuse_unk)) text_ids_add(out, v->unk);
-  *last_unk = v->unk >= 0;
+  if (!none && !(*last_unk && v->fuse_unk)) text_ids_add(out, v->unk);
+  *last_unk = !none;
 }
 
 /* The pair that begins at a symbol; a symbol's bytes go on to the next one's. */
@@ -163,7 +165,7 @@ static void bpe_small(const TextVocab *v, const char *p, size_t n, TextIds *out)
   }
   bool last_unk = false;
   for (size_t i = 0; i < m; i++) {
-    if (x[i].id < 0) { emit_unknown(v, p + x[i].off, x[i + 1].off - x[i].off, &last_unk, out); continue; }
+    if (x[i].id < 0) { emit_unknown(v, p + x[i].off, x[i + 1].off - x[i].off, p + n, &last_unk, out); continue; }
     text_ids_add(out, x[i].id);
     last_unk = false;
   }
@@ -192,7 +194,7 @@ static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t 
   bool last_unk = false;
   for (int32_t i = m ? 0 : -1; i >= 0; i = s->sym[i].next) {
     const Sym *y = &s->sym[i];
-    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, &last_unk, out); continue; }
+    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, p + n, &last_unk, out); continue; }
     text_ids_add(out, y->id);
     last_unk = false;
   }
@@ -237,7 +239,7 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
   for (size_t i = m; i-- > 0;) {
     const Best *x = &s->node[s->path[i]];
     if (x->id >= 0) { text_ids_add(out, x->id); last_unk = false; }
-    else emit_unknown(v, p + x->from, (size_t)(s->path[i] - x->from), &last_unk, out);
+    else emit_unknown(v, p + x->from, (size_t)(s->path[i] - x->from), p + n, &last_unk, out);
   }
 }
 

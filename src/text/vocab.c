@@ -722,6 +722,19 @@ static Err *walk_normalize(Walk *w, const char *p, const uint8_t *user, size_t n
   return e;
 }
 
+static bool same_ids(const int32_t *a, const int32_t *b, int n) { return n && !memcmp(a, b, (size_t)n * sizeof *a); }
+
+/* The tokens behind a text whose own ids begin at body; and those before it go where it has them itself. */
+static void add_ends(const TextVocab *v, unsigned flags, size_t start, size_t body, TextIds *out) {
+  bool once = flags & TEXT_ONCE;
+  size_t n = out->n - body, k = (size_t)v->n_prefix;
+  if (!(once && n >= (size_t)v->n_suffix && same_ids(out->p + out->n - v->n_suffix, v->suffix, v->n_suffix)))
+    for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
+  if (!once || n < k || !same_ids(out->p + body, v->prefix, v->n_prefix)) return;
+  memmove(out->p + start, out->p + body, (out->n - body) * sizeof *out->p);
+  out->n -= k;
+}
+
 Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out) {
   return text_tokenize_marked(v, bytes, NULL, n, flags, out);
 }
@@ -729,12 +742,12 @@ Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned fla
 Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out) {
   if (n > 1u << 30) return err_new(ERR_LIMIT, "text of %zu bytes, expected at most %u", n, 1u << 30);
   Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(n, user || (flags & TEXT_PLAIN)), out, false};
-  size_t start = out->n;
+  size_t start = out->n, body = start;
   if (flags & TEXT_ADD_SPECIAL)
     for (int i = 0; i < v->n_prefix; i++) text_ids_add(out, v->prefix[i]);
+  body = out->n;
   Err *e = cut_added(&w, &v->added_raw, bytes, user, n, true, walk_normalize);
-  if (flags & TEXT_ADD_SPECIAL)
-    for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
+  if (flags & TEXT_ADD_SPECIAL) add_ends(v, flags, start, body, out);
   if (e) out->n = start;
   text_model_scratch_free(w.scratch);
   arena_free(w.arena);

@@ -183,6 +183,33 @@ static void test_uncut(void) {
   }
 }
 
+/* As llama.cpp's GGUF files of GPT-2's kind say it: their unknown token is the one that ends a text. */
+static void test_lacking(void) {
+  TEST("a byte that a vocabulary lacks gives no control token") {
+    Arena *a = arena_new("source");
+    TextVocab *json = open_json("smollm2/tokenizer.json.gz"), *v = NULL;
+    TextVocabSource s;
+    EXPECT_OK(text_vocab_source(a, json, 0, &s));
+    s.unk = s.bos = 0;
+    EXPECT_OK(text_vocab_new(&s, &v));
+    EXPECT(v && text_vocab_is_special(v, 0), "0 is special");
+    static const char *const bytes[] = {"a\xFF" "b\xF5\xC0 \xF1", "a\x04\x06" "b", "\xF1\x80\x80\x80", "\x80\xED\xA0\x80"}, *const text[] = {"a\xEF\xBF\xBD" "b\xEF\xBF\xBD\xEF\xBF\xBD \xEF\xBF\xBD", "ab", NULL, NULL};
+    for (size_t i = 0; v && i < COUNT_OF(bytes); i++) {
+      TextIds got = {0};
+      Str back = {0};
+      EXPECT_OK(text_tokenize(v, bytes[i], strlen(bytes[i]), 0, &got));
+      for (size_t k = 0; k < got.n; k++) EXPECT(!text_vocab_is_special(v, got.p[k]), "text %zu: id %d", i, got.p[k]);
+      text_detokenize(v, got.p, got.n, 0, &back);
+      if (text[i]) EXPECT(back.p && !strcmp(back.p, text[i]), "text %zu: '%s'", i, back.p ? back.p : "");
+      str_free(&back);
+      text_ids_free(&got);
+    }
+    text_vocab_free(v);
+    text_vocab_free(json);
+    arena_free(a);
+  }
+}
+
 static void add_base64(Str *out, const char *p, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < n; i += 3) {
@@ -390,6 +417,7 @@ int main(void) {
   test_merges();
   test_uncut();
   test_tries();
+  test_lacking();
   test_bert_steps();
   test_rank_files();
   test_sources();
