@@ -59,7 +59,7 @@ void str_add_float(Str *s, double v, bool is_f32) {
     snprintf(text, sizeof text, "%.*g", digits, v);
     if (digits == most || (is_f32 ? strtof(text, NULL) == (float)v : strtod(text, NULL) == v)) break;
   }
-  for (double at = 10; whole < 16 && (v >= at || v <= -at); at *= 10) whole++;
+  for (double at = 10; v < 1e16 && v > -1e16 && (v >= at || v <= -at); at *= 10) whole++;
   str_addf(s, "%.*g", MAX(digits, whole), v); /* 10000, not 1e+04 */
 }
 
