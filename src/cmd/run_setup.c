@@ -79,11 +79,31 @@ static Err *sampling_get(Run *r) {
   return NULL;
 }
 
+static Err *template_read(Run *r) {
+  Str text = {0};
+  Err *e = os_read_file(r->o->template, MAX_FILE_BYTES, &text);
+  if (!e) e = model_chat_open_text(r->arena, model_weights(r->model), text.n ? text.p : "", r->o->template, &r->chat, &r->special);
+  str_free(&text);
+  return e;
+}
+
+/* The likeliest tokens that are wanted, by the option or the request: "logprobs": true, "top_logprobs": N. */
+static Err *logprobs_get(Run *r) {
+  const json_t *wants = json_object_get(r->request, "logprobs"), *top = json_object_get(r->request, "top_logprobs");
+  r->n_top = r->o->logprobs != OPT_INT_NONE ? (int)r->o->logprobs : -1;
+  if (r->n_top >= 0 || !json_is_true(wants)) return NULL;
+  json_int_t n = top && !json_is_null(top) ? json_is_integer(top) ? json_integer_value(top) : -1 : 0;
+  if (n < 0 || n > RUN_TOP_MAX) return err_new(ERR_USAGE, "top_logprobs: expected a number from 0 to %d", RUN_TOP_MAX);
+  r->n_top = (int)n;
+  return NULL;
+}
+
 /* A base model has no template: its prompts are continued as they are. */
 static Err *template_open(Run *r, bool is_chat) {
   const RunOpts *o = r->o;
   r->raw = o->raw;
   if (r->raw) return NULL;
+  if (o->template) return template_read(r);
   Err *e = model_chat_open(r->arena, model_weights(r->model), &r->chat, &r->special);
   if (!e || err_kind(e) != ERR_NOT_FOUND || is_chat || o->system || o->request || o->tools) return e;
   fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
@@ -207,6 +227,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
+  TRY(logprobs_get(r));
   TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
   TRY(stops_parse(r, ends));
   TRY(tools_open(r));

@@ -244,13 +244,17 @@ Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *o
   return e;
 }
 
-Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special) {
-  const char *text;
+Err *model_chat_open_text(Arena *a, const Weights *w, const char *text, const char *name, TextChat **out, json_t **special) {
   json_t *tokens;
-  TRY(model_chat_template(a, w, &text));
   TRY(special_tokens(a, w, &tokens));
   Err *e = text_chat_new(a, text, strlen(text), tokens, out);
   if (e) json_decref(tokens);
   else *special = tokens;
-  return err_wrap(e, "chat template of %s", w->path);
+  return err_wrap(e, "chat template of %s", name);
+}
+
+Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special) {
+  const char *text;
+  TRY(model_chat_template(a, w, &text));
+  return model_chat_open_text(a, w, text, w->path, out, special);
 }

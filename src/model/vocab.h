@@ -20,6 +20,8 @@ Err *model_chat_template(Arena *a, const Weights *w, const char **out);
 /* What the template can show, with the model's special tokens. In the arena, and as long as *special, a
    new reference. Fails as model_chat_template and text_chat_new do. */
 Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special);
+/* The same of another template's text; name is for messages. */
+Err *model_chat_open_text(Arena *a, const Weights *w, const char *text, const char *name, TextChat **out, json_t **special);
 
 /* Appends the prompt of request {messages, tools?, documents?, kwargs?}: the model's own template with its special tokens. Where kwargs does
    not say, add_generation_prompt is true unless the last message is the assistant's. request is not changed. Fails as model_chat_template
