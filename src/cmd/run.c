@@ -267,7 +267,6 @@ static Err *answer_once(const Run *r, const Str *prompt, int *code) {
 /* What does not go together. */
 static Err *options_check(const RunOpts *o, bool to_chat) {
   if (to_chat && (o->raw || o->json)) return err_new(ERR_USAGE, "--%s wants a prompt", o->raw ? "raw" : "json");
-  if (o->raw && o->template) return err_new(ERR_USAGE, "--template: --raw uses none");
   if (o->raw && o->system) return err_new(ERR_USAGE, "--system needs the chat template that --raw leaves out");
   if (o->raw && o->request) return err_new(ERR_USAGE, "--request needs the chat template that --raw leaves out");
   if (o->request && o->system) return err_new(ERR_USAGE, "--system: the messages of --request may have one");

@@ -1,4 +1,4 @@
-# lumen run --template: a model of random weights, held to calls in the syntax of each chat template of the test sets, makes calls that are read and fit.
+# lumen run --chat-template-file: a model of random weights, held to calls in the syntax of each chat template of the test sets, makes calls that are read and fit.
 # runtests: machine code, timeout 400
 . tests/lib.sh
 M=tests/run/tiny.gguf
@@ -14,11 +14,9 @@ for template in tests/text/templates/templates/*.jinja tests/reply/templates/*.j
   n=$((n + 1))
   # Two templates of the set refuse tools in any conversation.
   case $label in MiroThinker | fireworks*) continue ;; esac
-  expect "$label" 0 "$LUMEN" run $M "the light" --template "$template" --tools "$TEST_TMP/tools.json" --tool-choice required --strict --think-budget 9 -T 2 --seed $n --top-k 0 --context 8192 -n 700 --json
+  expect "$label" 0 "$LUMEN" run $M "the light" --chat-template-file "$template" --tools "$TEST_TMP/tools.json" --tool-choice required --strict --think-budget 9 -T 2 --seed $n --top-k 0 --context 8192 -n 700 --json
   is_json "$label calls what fits" "$out" "$fits"
 done
-expect "one call" 0 "$LUMEN" run $M "the light" --template tests/text/templates/templates/Qwen3-Coder.jinja --tools "$TEST_TMP/tools.json" --tool-choice look --strict -T 1 --seed 3 --context 8192 --json
+expect "one call" 0 "$LUMEN" run $M "the light" --chat-template-file tests/text/templates/templates/Qwen3-Coder.jinja --tools "$TEST_TMP/tools.json" --tool-choice look --strict -T 1 --seed 3 --context 8192 --json
 is_json "is one" "$out" 'len(o["tool_calls"]) == 1 and o["tool_calls"][0]["function"]["name"] == "look" and o["whole"] is True'
-expect "a template that is none" 1 "$LUMEN" run $M x --template "$TEST_TMP/tools.json.no"
-expect "--template and --raw" 2 "$LUMEN" run $M x --template "$TEST_TMP/tools.json" --raw
 finish
