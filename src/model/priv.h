@@ -132,6 +132,7 @@ struct Model {
   ModelTimes times;
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
+  const volatile int *cancel;    /* not 0: steps are given up; NULL: never */
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; };
 
