@@ -180,8 +180,8 @@ static Err *read_tensors(Reader *r, Weights *w, const json_t *header) {
   size_t n = 0, n_all = json_object_size(header);
   const char *name;
   json_t *v;
+  TRY(file_tensors_fit(w, n_all));
   FileTensor *all = ARENA_ARRAY(r->a, FileTensor, (size_t)w->n_tensors + n_all), *mine = all + w->n_tensors;
-  if (n_all > FILE_ITEMS_MAX) return err_new(ERR_LIMIT, "%zu tensors, expected at most %d", n_all, FILE_ITEMS_MAX);
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
   json_object_foreach((json_t *)(uintptr_t)header, name, v) {
     if (!strcmp(name, "__metadata__")) {

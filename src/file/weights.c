@@ -56,6 +56,11 @@ const char *file_name_fault(const uint8_t *p, size_t n) {
   return NULL;
 }
 
+Err *file_tensors_fit(const Weights *w, uint64_t n_more) {
+  if (n_more <= (uint64_t)(FILE_TENSORS_MAX - w->n_tensors)) return NULL;
+  return err_new(ERR_LIMIT, "%llu tensors more than the %d before, expected at most %d in all", (unsigned long long)n_more, w->n_tensors, FILE_TENSORS_MAX);
+}
+
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f) {
   int64_t n = 1;
   for (int i = 0; i < t->n_dims; i++) {
