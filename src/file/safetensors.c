@@ -126,10 +126,11 @@ typedef struct Reader { Arena *a; FileFormatFind find; void *ctx; const uint8_t 
 
 static Err *read_tensor(const Reader *r, const json_t *v, FileTensor *t) {
   if (!json_is_object(v)) return err_new(ERR_FORMAT, "expected an object of dtype, shape and data_offsets");
-  const char *dtype = json_string_value(json_object_get(v, "dtype"));
+  const json_t *word = json_object_get(v, "dtype");
+  const char *dtype = json_string_value(word);
   FileFormat f = {0};
   size_t begin, end;
-  if (!dtype || file_name_fault((const uint8_t *)dtype, strlen(dtype))) return err_new(ERR_FORMAT, "dtype: expected a string");
+  if (!dtype || file_name_fault((const uint8_t *)dtype, json_string_length(word))) return err_new(ERR_FORMAT, "dtype: expected a string");
   TRY(read_shape(json_object_get(v, "shape"), t));
   TRY(read_offsets(json_object_get(v, "data_offsets"), r->n_data, &begin, &end));
   bool known = r->find(r->ctx, dtype, -1, &f);
@@ -256,7 +257,7 @@ static Err *part_names(Arena *a, const json_t *map, const char ***out, size_t *n
   json_t *v;
   json_object_foreach((json_t *)(uintptr_t)map, name, v) {
     const char *f = json_string_value(v);
-    if (!f || file_name_fault((const uint8_t *)f, strlen(f)) || strchr(f, '/') || f[0] == '.')
+    if (!f || file_name_fault((const uint8_t *)f, json_string_length(v)) || strchr(f, '/') || f[0] == '.')
       return err_new(ERR_FORMAT, "weight_map '%.100s': expected the name of a file in the directory", name);
     file[n++] = arena_dup(a, f);
   }

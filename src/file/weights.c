@@ -274,6 +274,18 @@ Err *file_kv_strs(const Weights *w, const char *key, const FileStr **out, size_t
   return NULL;
 }
 
+Err *file_kv_number(const Weights *w, const FileKv *kv, int64_t i, bool *is_int, int64_t *v, double *f) {
+  int64_t n = 0;
+  bool whole = file_types[kv->type].class != 'f';
+  if (i < 0 || (uint64_t)i >= kv->n) return err_new(ERR_FORMAT, "%s: metadata '%s': %zu items, item %lld was asked for", w->path, kv->key, kv->n, (long long)i);
+  if (!strchr("uibf", file_types[kv->type].class)) return kv_wrong(w, kv, "a number");
+  if (whole && !kv_int_at(kv, (size_t)i, &n)) return err_new(ERR_FORMAT, "%s: metadata '%s': item %lld exceeds 63 bits", w->path, kv->key, (long long)i);
+  if (whole) *v = n;
+  else *f = kv_float_at(kv, (size_t)i);
+  *is_int = whole;
+  return NULL;
+}
+
 void file_quote(const void *bytes, size_t n, Str *out) {
   const uint8_t *p = bytes;
   str_add_c(out, '"');

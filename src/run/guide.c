@@ -147,11 +147,12 @@ static Err *look_for_trigger(RunGuide *g, const uint8_t *p, size_t n) {
     size_t rest = (size_t)(g->tail.p + g->tail.n - hit) - k;
     g->state = grammar_state_start(g->matcher);
     TRY(move(g, hit + k, rest, &fits));
+    if (!fits) return err_new(ERR_UNSUPPORTED, "structured output: one token ends %s and begins with a text that does not fit", g->o.trigger);
     str_clear(&g->tail);
   } else if (g->tail.n > TAIL_BYTES) {
     size_t keep = MIN(g->tail.n, k);
     memmove(g->tail.p, g->tail.p + g->tail.n - keep, keep);
-    g->tail.n = keep;
+    g->tail.p[g->tail.n = keep] = 0;
   }
   return NULL;
 }
@@ -170,8 +171,7 @@ Err *run_guide_take(RunGuide *g, int32_t id, const char *rest, size_t n_rest, bo
   g->has_begun = true;
   if (!g->state) return look_for_trigger(g, p, n);
   TRY(move(g, p, n, &fits));
-  CHECK(fits, "token %d is in no mask of the grammar", id);
-  return NULL;
+  return fits ? NULL : err_new(ERR_UNSUPPORTED, "structured output: token %d writes what does not fit, and came all the same", id);
 }
 
 bool run_guide_is_over(const RunGuide *g) { return g->is_over; }
