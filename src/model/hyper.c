@@ -64,8 +64,8 @@ static Err *list_place(const FileKv *kv, int64_t i) {
   return i >= 0 && (size_t)i < kv->n ? NULL : err_new(ERR_FORMAT, "metadata %s: %zu items, item %lld was asked for", kv->key, kv->n, (long long)i);
 }
 
-/* Item i of kv, i 0 where it is one number. Of lists of floats f32, which is what GGUF would keep. */
-static Err *kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out) {
+/* Of lists of floats f32, which is what GGUF would keep. */
+Err *hyper_kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out) {
   int64_t v = 0;
   double f = 0;
   bool is_int;
@@ -92,7 +92,7 @@ static Err *call_key(HyperEnv *env, const Expr *e, Num *out) {
   if (!kv && e->n_args == 2) return hyper_eval(env, e->arg[1], out);
   if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
   if (kv->is_array) return err_new(ERR_UNSUPPORTED, "metadata %s: a list, expected one number for all layers", kv->key);
-  return kv_number(env, kv, 0, out);
+  return hyper_kv_number(env, kv, 0, out);
 }
 
 static Err *call_item(HyperEnv *env, const Expr *e, Num *out) {
@@ -101,7 +101,7 @@ static Err *call_item(HyperEnv *env, const Expr *e, Num *out) {
   if (!kv && e->n_args == 3) return hyper_eval(env, e->arg[2], out);
   if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
   TRY(eval_index(env, e->arg[1], &i));
-  return kv_number(env, kv, kv->is_array ? i : 0, out);
+  return hyper_kv_number(env, kv, kv->is_array ? i : 0, out);
 }
 
 /* 1 for the first text of `"a" | "b"`, which leans to the left; 0: none of them. Lists them for a message. */

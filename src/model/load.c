@@ -252,6 +252,7 @@ static Err *bind_all(Model *m) {
 }
 
 Err *model_bind_tensors(Model *m) {
+  if (!m->env.arch) TRY(model_says_known(&m->env));
   TRY(bind_all(m));
   list_unused(m);
   return NULL;

@@ -28,6 +28,7 @@ static Err *decode(Reader *r, const char *name, int64_t *rows, int64_t *cols, fl
   TensorParts *p;
   const FileTensor *t = file_tensor_find(r->weights, name);
   int64_t given_rows = *rows, given_cols = *cols;
+  TRY(model_says_known(&env));
   TRY(model_parts_find(&env, forms, name, given_rows, given_cols, &p));
   if (!p && !t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", name);
   int64_t n_cols = p ? p->fit.cols : t->n_dims ? t->dim[t->n_dims - 1] : 1, n_rows = p ? p->fit.rows : t->n_elems / MAX(n_cols, 1);

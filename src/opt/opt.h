@@ -144,6 +144,7 @@ typedef struct FormatParts {
 } FormatParts;
 /* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
 Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits);
+Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out); /* of one that fits: an int of its text, its extents known */
 /* Its form. In pack functions args[0] is the addresses of the tensors [n_parts], of FormatForm.number's values, and of the order of columns i32[K];
    args[1] the numbers of rows. as_value: kept as f32, which decodes. */
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */

@@ -262,6 +262,18 @@ Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits) {
   return e;
 }
 
+Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out) {
+  Arena *a = arena_new("layout");
+  FmtEval *s = begin(a, m, p, dag_new(a));
+  Dx x = fmt_eval(s, e);
+  int64_t v = 0;
+  Err *err = s->err;
+  if (!err && !dx_is_int(s->d, x, &v)) err = err_new(ERR_UNSUPPORTED, "layout %s: what a key says depends on the tensors' elements", p->decl->name);
+  arena_free(a);
+  if (!err) *out = v;
+  return err;
+}
+
 /* ---- its form ------------------------------------------------------------------------------------------------------ */
 static int64_t block_of(int64_t K) {
   int64_t b = K & -K;

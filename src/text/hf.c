@@ -187,7 +187,7 @@ static Err *load_metaspace(Load *l, Val obj) {
 
 static Err *load_pre(Load *l, Val obj) {
   static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-  static const char punct[] = "[\\p{P}!-/:-@\\[-`{-~]";
+  const Step spaces = {.kind = STEP_SPLIT, .mode = SPLIT_REMOVED, .scan = SCAN_SPACES}, punct = {.kind = STEP_SPLIT, .mode = SPLIT_ISOLATED, .scan = SCAN_PUNCT};
   const char *type = str_of(val_get(obj, "type"));
   if (obj.kind == V_NONE) return NULL;
   if (!type) return err_new(ERR_FORMAT, "pre_tokenizer: no type");
@@ -195,12 +195,12 @@ static Err *load_pre(Load *l, Val obj) {
   if (!strcmp(type, "Split")) return load_split(l, obj);
   if (!strcmp(type, "Metaspace")) return load_metaspace(l, obj);
   if (!strcmp(type, "Whitespace")) return regex_step(l, &l->pre, "\\w+|[^\\w\\s]+", SPLIT_REMOVED, true);
-  if (!strcmp(type, "WhitespaceSplit")) return regex_step(l, &l->pre, "\\s+", SPLIT_REMOVED, false);
-  if (!strcmp(type, "Punctuation")) return regex_step(l, &l->pre, punct, split_mode(obj), false);
+  if (!strcmp(type, "Punctuation")) { add_step(l, &l->pre, punct); l->pre.p[l->pre.n - 1].mode = split_mode(obj); return NULL; }
   if (!strcmp(type, "Digits")) return regex_step(l, &l->pre, flag_of(obj, "individual_digits", false) ? "\\p{N}" : "\\p{N}+", SPLIT_ISOLATED, false);
-  if (!strcmp(type, "BertPreTokenizer")) {
-    TRY(regex_step(l, &l->pre, "\\s+", SPLIT_REMOVED, false));
-    return regex_step(l, &l->pre, punct, SPLIT_ISOLATED, false);
+  if (!strcmp(type, "WhitespaceSplit") || !strcmp(type, "BertPreTokenizer")) {
+    add_step(l, &l->pre, spaces);
+    if (type[0] == 'B') add_step(l, &l->pre, punct);
+    return NULL;
   }
   if (!strcmp(type, "CharDelimiterSplit")) {
     Step s = {.kind = STEP_SPLIT, .mode = SPLIT_REMOVED};
@@ -467,6 +467,7 @@ static Err *load_parts(Load *l, Val root, Val model) {
   v->n_norm = l->norm.n;
   v->pre = l->pre.p;
   v->n_pre = l->pre.n;
+  if (v->n_pre > MAX_PRE_STEPS) return err_new(ERR_LIMIT, "pre_tokenizer: %d steps, at most %d", v->n_pre, MAX_PRE_STEPS);
   TRY(load_model(l, root, model));
   if (v->byte_level && v->by_text.slot) v->by_text.slot = NULL; /* added tokens came after the index */
   return text_vocab_finish(v);

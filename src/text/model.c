@@ -12,7 +12,7 @@
 typedef struct Sym { int32_t id, prev, next; uint32_t off; MergeTo pair; } Sym; /* pair: what it and the next one merge into; gone: pair.id -1 */
 typedef struct Word { const char *p; uint32_t tag, ids_at; uint16_t n, n_ids; } Word;
 typedef struct Best { double score; int32_t from, id; } Best;
-enum { SMALL = 48, WORD_MAX = 64, WORDS_MAX = 1 << 15 }; /* bytes, bytes, slots */
+enum { SMALL = 48, WORD_MAX = 64, WORDS_MAX = 1 << 15, CUT_MIN = 12 }; /* bytes, bytes, slots, bytes */
 struct ModelScratch {
   Word *word;
   uint32_t word_mask;
@@ -234,9 +234,9 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
     int32_t cp;
     size_t one = (size_t)text_utf8_next(p + at, p + n, &cp);
     bool single = false;
-    uint32_t node = 0;
-    for (size_t i = at; i < n && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++) {
-      int32_t id = v->trie.value[node];
+    uint32_t node = v->trie.unit ? TRIE_ROOT : 0;
+    for (size_t i = at; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++) {
+      int32_t id = v->trie.unit[node].value;
       if (id < 0 || (s->plain && v->tok[id].special)) continue;
       relax(&s->node[i + 1], s->node[at].score + (double)v->tok[id].score, (int32_t)at, id);
       single |= i + 1 == at + one;
@@ -257,25 +257,19 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
   }
 }
 
-static int wordpiece_longest(const TextVocab *v, const char *prefix, const char *p, size_t n, size_t *used) {
-  char buf[1024];
-  size_t k = strlen(prefix), take = MIN(n, (size_t)v->max_piece);
-  if (k + take > sizeof buf) take = sizeof buf - k;
-  memcpy(buf, prefix, k);
-  memcpy(buf + k, p, take);
-  for (; take; take--) {
-    if (take < n && ((uint8_t)p[take] & 0xC0) == 0x80) continue;
-    int id = text_map_find(v, &v->by_piece, true, buf, k + take);
-    if (id >= 0) { *used = take; return id; }
-  }
-  return -1;
+/* The longest piece that p[n] begins with and that does not end inside a character. */
+static int wordpiece_longest(const TextVocab *v, uint32_t node, const char *p, size_t n, size_t *used) {
+  int best = -1;
+  for (size_t i = 0; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++)
+    if (v->trie.unit[node].value >= 0 && (i + 1 == n || ((uint8_t)p[i + 1] & 0xC0) != 0x80)) best = v->trie.unit[node].value, *used = i + 1;
+  return best;
 }
 
 static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out) {
-  size_t start = out->n, used;
+  size_t start = out->n, used = 0;
   bool bad = text_utf8_count(p, n) > (size_t)v->max_word_chars;
   for (size_t at = 0; at < n && !bad; at += used) {
-    int id = wordpiece_longest(v, at ? v->cont_prefix : v->word_prefix, p + at, n - at, &used);
+    int id = wordpiece_longest(v, at ? v->cont_root : v->word_root, p + at, n - at, &used);
     bad = id < 0;
     if (!bad) text_ids_add(out, id);
   }
@@ -284,14 +278,28 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
   if (v->unk >= 0) text_ids_add(out, v->unk);
 }
 
-/* Length of the first word of p[n]: up to the next mark that no token goes on into. */
+/* Does any token hold a mark with the bytes before and after the one at p[i]? */
+static bool is_joined(const Cuts *c, const char *p, size_t n, size_t i) {
+  const char *after = p + i + c->n_mark;
+  size_t n_after = n - i - c->n_mark;
+  for (uint32_t left = c->shape; left; left &= left - 1) {
+    uint32_t shape = (uint32_t)__builtin_ctz(left), a = shape / 4, b = shape % 4;
+    if (a > i || b > n_after) continue;
+    uint32_t h = text_cut_hash(p + i - a, a, after, b) & c->ctx_mask;
+    if (c->ctx[h / 64] >> (h % 64) & 1) return true;
+  }
+  return false;
+}
+
+/* Length of the first word of p[n]: up to the next mark that no merge crosses. Marks that follow marks are left alone. */
 static size_t word_len(const TextVocab *v, const char *p, size_t n) {
-  static const char mark[] = "\xE2\x96\x81";
-  for (size_t i = 1; i + 3 <= n; i++) {
-    const char *hit = memchr(p + i, mark[0], n - i - 2);
+  const Cuts *c = &v->cuts;
+  size_t k = c->n_mark;
+  for (size_t i = 1; i + k <= n; i++) {
+    const char *hit = memchr(p + i, c->mark[0], n - i - k + 1);
     if (!hit) return n;
     i = (size_t)(hit - p);
-    if (!memcmp(hit, mark, 3) && !v->uncut[(uint8_t)p[i - 1]] && !(i >= 3 && !memcmp(hit - 3, mark, 3))) return i;
+    if (!memcmp(hit, c->mark, k) && !(i >= k && !memcmp(hit - k, c->mark, k)) && !is_joined(c, p, n, i)) return i;
   }
   return n;
 }
@@ -322,7 +330,7 @@ static void word(const TextVocab *v, ModelScratch *s, const char *p, size_t n, T
 
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
   for (size_t k; n; p += k, n -= k) {
-    k = v->cut_at_mark ? word_len(v, p, n) : n;
+    k = v->cuts.mark && n > CUT_MIN ? word_len(v, p, n) : n;
     word(v, s, p, k, out);
   }
 }

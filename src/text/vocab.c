@@ -85,7 +85,7 @@ uint64_t text_hash(const char *p, size_t n) {
   return fold(h ^ head_of(p, n) ^ 0xA0761D6478BD642Fu, 0xE7037ED1A0B428DBu);
 }
 
-/* Maps and tries: open addressing, at most half full. A slot alone decides on spellings of up to 8 bytes, which most are. */
+/* Maps: open addressing, at most half full. A slot alone decides on spellings of up to 8 bytes, which most are. */
 static bool is_spelled(const TextVocab *v, const IdSlot *s, bool piece, uint64_t head, const char *p, size_t n) {
   if (s->head != head || s->n != n) return false;
   if (n <= 8) return true;
@@ -118,65 +118,6 @@ int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p,
   for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].id >= 0; i = (i + 1) & m->mask)
     if (is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
   return -1;
-}
-
-void text_trie_free(Trie *t) {
-  free(t->key);
-  free(t->next);
-  free(t->value);
-  *t = (Trie){0};
-}
-
-static uint32_t edge_slot(const Trie *t, uint64_t key) {
-  uint32_t i = (uint32_t)((key * 0x9E3779B97F4A7C15u) >> 32) & t->mask;
-  while (t->next[i] && t->key[i] != key) i = (i + 1) & t->mask;
-  return i;
-}
-
-uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte) { return t->next ? t->next[edge_slot(t, (uint64_t)node << 8 | byte)] : 0; }
-
-static void trie_grow_edges(Trie *t) {
-  Trie old = *t;
-  t->mask = old.next ? 2 * old.mask + 1 : 1023;
-  t->key = calloc((size_t)t->mask + 1, sizeof *t->key);
-  t->next = calloc((size_t)t->mask + 1, sizeof *t->next);
-  CHECK(t->key && t->next, "out of memory");
-  for (uint32_t i = 0; old.next && i <= old.mask; i++)
-    if (old.next[i]) {
-      uint32_t j = edge_slot(t, old.key[i]);
-      t->key[j] = old.key[i];
-      t->next[j] = old.next[i];
-    }
-  free(old.key);
-  free(old.next);
-}
-
-static uint32_t trie_node(Trie *t) {
-  if (t->n_nodes == t->cap_nodes) {
-    t->cap_nodes = MAX(256u, t->cap_nodes * 2);
-    t->value = realloc(t->value, t->cap_nodes * sizeof *t->value);
-    CHECK(t->value, "out of memory");
-  }
-  t->value[t->n_nodes] = -1;
-  return t->n_nodes++;
-}
-
-void text_trie_put(Trie *t, const char *p, size_t n, int32_t value) {
-  if (!t->n_nodes) trie_node(t);
-  uint32_t node = 0;
-  if (n) t->first[(uint8_t)p[0]] = true;
-  for (size_t i = 0; i < n; i++) {
-    if (!t->next || t->n_edges >= t->mask / 2) trie_grow_edges(t);
-    uint64_t key = (uint64_t)node << 8 | (uint8_t)p[i];
-    uint32_t s = edge_slot(t, key);
-    if (!t->next[s]) {
-      t->key[s] = key;
-      t->next[s] = trie_node(t);
-      t->n_edges++;
-    }
-    node = t->next[s];
-  }
-  if (t->value[node] < 0) t->value[node] = value;
 }
 
 /* GPT-2 spells a byte as a printable character: itself where that prints, else U+0100 and on. */
@@ -299,33 +240,83 @@ static void index_byte_pairs(TextVocab *v) {
 }
 
 static Err *index_added(TextVocab *v) {
-  for (int i = 0; i < v->n_added; i++) {
+  Arena *a = arena_new("added tokens");
+  TrieKey *raw = ARENA_ARRAY(a, TrieKey, (size_t)v->n_added + 1), *norm = ARENA_ARRAY(a, TrieKey, (size_t)v->n_added + 1);
+  int n_raw = 0, n_norm = 0;
+  Err *e = NULL;
+  for (int i = 0; i < v->n_added && !e; i++) {
     Added *x = &v->added[i];
     Tok *t = &v->tok[x->id];
     t->special |= x->special;
     x->markup = looks_like_markup(t->text, t->n_text);
-    if (!t->n_text) continue;
-    if (!x->normalized || !v->n_norm) { text_trie_put(x->normalized ? &v->added_norm : &v->added_raw, t->text, t->n_text, i); continue; }
+    TrieKey key = {t->text, t->n_text, i};
     Str s = {0};
-    Err *e = text_steps_normalize(v, v->norm, v->n_norm, t->text, t->n_text, &s);
-    if (!e && s.n) text_trie_put(&v->added_norm, s.p, s.n, i);
+    if (t->n_text && x->normalized && v->n_norm) {
+      e = text_steps_normalize(v, v->norm, v->n_norm, t->text, t->n_text, &s);
+      if (s.n > UINT32_MAX / 4) e = e ? e : err_new(ERR_LIMIT, "tokenizer: an added token of %zu bytes when normalized", s.n);
+      if (!e) key.p = arena_dup_n(a, s.p ? s.p : "", s.n), key.n = (uint32_t)s.n;
+    }
+    if (key.n && x->normalized) norm[n_norm++] = key;
+    else if (key.n) raw[n_raw++] = key;
     str_free(&s);
-    if (e) return e;
   }
-  return NULL;
+  text_trie_make(&v->added_raw, raw, n_raw);
+  text_trie_make(&v->added_norm, norm, n_norm);
+  arena_free(a);
+  return e;
 }
 
-/* The bytes that a piece holds before SentencePiece's mark, but for the mark's own. */
-static void marks_inside(TextVocab *v, const char *p, size_t n) {
-  for (size_t i = 1; i + 3 <= n; i++)
-    if (!memcmp(p + i, "\xE2\x96\x81", 3) && !(i >= 3 && !memcmp(p + i - 3, "\xE2\x96\x81", 3))) v->uncut[(uint8_t)p[i - 1]] = true;
+/* Where pieces hold marks inside: Cuts. pass 0 counts. */
+static uint32_t note_cuts(Cuts *c, const char *p, uint32_t n, bool put) {
+  uint32_t found = 0, k = c->n_mark;
+  for (uint32_t i = 1; i + k <= n; i++) {
+    if (memcmp(p + i, c->mark, k) || (i >= k && !memcmp(p + i - k, c->mark, k))) continue;
+    uint32_t a = MIN(i, 3u), b = MIN(n - i - k, 3u);
+    found++;
+    if (!put) continue;
+    uint32_t h = text_cut_hash(p + i - a, a, p + i + k, b) & c->ctx_mask;
+    c->ctx[h / 64] |= (uint64_t)1 << (h % 64);
+    c->shape |= 1u << (a * 4 + b);
+  }
+  return found;
+}
+
+static void index_cuts(TextVocab *v) {
+  Cuts c = {.mark = v->byte_level ? " " : "\xE2\x96\x81", .n_mark = v->byte_level ? 1 : 3, .ctx_mask = 1023};
+  if (v->model != MODEL_BPE || v->ignore_merges || text_map_find(v, &v->by_piece, true, c.mark, c.n_mark) < 0) return;
+  uint32_t found = 0;
+  for (int put = 0; put < 2; put++) {
+    while (put && c.ctx_mask < 32 * found && c.ctx_mask < (1u << 24) - 1) c.ctx_mask = 2 * c.ctx_mask + 1;
+    if (put) c.ctx = ARENA_ARRAY(v->arena, uint64_t, (c.ctx_mask + 1) / 64);
+    for (int i = 0; i < v->n_tokens; i++)
+      if (v->tok[i].in_model) found += note_cuts(&c, v->tok[i].piece, v->tok[i].n_piece, put);
+  }
+  v->cuts = c;
+}
+
+static uint32_t trie_walk(const Trie *t, const char *prefix) {
+  uint32_t node = t->unit ? TRIE_ROOT : 0;
+  for (; *prefix && node; prefix++) node = text_trie_step(t, node, (uint8_t)*prefix);
+  return node;
+}
+
+static void index_pieces(TextVocab *v) {
+  if (v->model == MODEL_BPE) return;
+  TrieKey *key = malloc(((size_t)v->n_tokens + 1) * sizeof *key);
+  CHECK(key, "out of memory");
+  int n = 0;
+  for (int i = 0; i < v->n_tokens; i++)
+    if (v->tok[i].in_model && v->tok[i].n_piece) key[n++] = (TrieKey){v->tok[i].piece, v->tok[i].n_piece, i};
+  text_trie_make(&v->trie, key, n);
+  free(key);
+  v->word_root = trie_walk(&v->trie, v->word_prefix);
+  v->cont_root = trie_walk(&v->trie, v->cont_prefix);
 }
 
 Err *text_vocab_finish(TextVocab *v) {
   if (!v->by_text.slot) TRY(text_vocab_index_text(v));
   map_init(v, &v->by_piece);
   v->max_piece = 0;
-  v->cut_at_mark = v->model == MODEL_BPE && !v->byte_level && !v->ignore_merges;
   double worst = 0;
   for (int i = 0; i < v->n_tokens; i++) {
     Tok *t = &v->tok[i];
@@ -333,12 +324,11 @@ Err *text_vocab_finish(TextVocab *v) {
     if (!t->in_model || !t->n_piece) continue;
     map_put(v, &v->by_piece, true, i);
     v->max_piece = MAX(v->max_piece, t->n_piece);
-    if (v->cut_at_mark) marks_inside(v, t->piece, t->n_piece);
     worst = MIN(worst, (double)t->score);
-    if (v->model == MODEL_UNIGRAM) text_trie_put(&v->trie, t->piece, t->n_piece, i);
   }
   v->unk_score = worst - 10;
-  if (text_map_find(v, &v->by_piece, true, "\xE2\x96\x81", 3) < 0) v->cut_at_mark = false;
+  index_pieces(v);
+  index_cuts(v);
   if (v->byte_level)
     for (int b = 0; b < 256; b++) {
       char c = (char)b;
@@ -405,22 +395,16 @@ static void source_spaces(TextVocab *v, bool prefix) {
   v->strip_first = prefix;
 }
 
-static Err *split_simple(TextVocab *v, Step *s, const char *pattern, SplitMode mode) {
-  *s = (Step){.kind = STEP_SPLIT, .mode = mode};
-  return text_regex_new(v, pattern, strlen(pattern), &s->re);
-}
-
-static Err *source_bert(TextVocab *v) {
+static void source_bert(TextVocab *v) {
   v->model = MODEL_WORDPIECE;
   v->word_prefix = "\xE2\x96\x81";
   v->norm = ARENA_NEW(v->arena, Step);
   v->norm[v->n_norm++] = (Step){.kind = STEP_BERT, .clean = true, .han = true, .accents = true, .lower = true};
   v->pre = ARENA_ARRAY(v->arena, Step, 2);
-  v->n_pre = 2;
+  v->pre[v->n_pre++] = (Step){.kind = STEP_SPLIT, .mode = SPLIT_REMOVED, .scan = SCAN_SPACES};
+  v->pre[v->n_pre++] = (Step){.kind = STEP_SPLIT, .mode = SPLIT_ISOLATED, .scan = SCAN_PUNCT};
   v->decode = DECODE_SPM;
   v->strip_first = true;
-  TRY(split_simple(v, &v->pre[0], "\\s+", SPLIT_REMOVED));
-  return split_simple(v, &v->pre[1], "[\\p{P}!-/:-@\\[-`{-~]", SPLIT_ISOLATED);
 }
 
 static Err *source_unigram(TextVocab *v, const TextVocabSource *src) {
@@ -470,7 +454,7 @@ static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
     if (src->add_bos < 0) add_bos = true;
   } else if (!strcmp(src->kind, "bert")) {
     TRY(source_tokens(v, src, false));
-    TRY(source_bert(v));
+    source_bert(v);
     if (src->add_bos < 0) add_bos = true;
     add_around(v, add_bos ? v->bos : -1, src->sep, -1);
     return NULL;
@@ -554,12 +538,12 @@ static bool is_markup(const Added *x) { return x->special || x->markup; }
 
 /* The longest added token at p[at], or none. user: which bytes no markup may have. */
 static int added_at(const TextVocab *v, const Trie *t, const char *p, const uint8_t *user, size_t n, size_t at, size_t *len) {
-  uint32_t node = 0;
+  uint32_t node = TRIE_ROOT;
   int best = -1;
   bool foreign = false;
   for (size_t i = at; i < n && (node = text_trie_step(t, node, (uint8_t)p[i])) != 0; i++) {
     foreign = foreign || (user && user[i]);
-    int k = t->value[node];
+    int k = t->unit[node].value;
     if (k >= 0 && !(foreign && is_markup(&v->added[k]))) best = k, *len = i + 1 - at;
   }
   return best;
@@ -575,8 +559,9 @@ typedef Err *(*Rest)(Walk *w, const char *p, const uint8_t *user, size_t n, bool
 /* Cuts p[n] at the added tokens of a trie; what lies between goes to `rest`. */
 static Err *cut_added(Walk *w, const Trie *t, const char *p, const uint8_t *user, size_t n, bool at_start, Rest rest) {
   size_t done = 0;
-  for (size_t at = 0; t->n_nodes && at < n;) {
+  for (size_t at = 0; t->unit && at < n;) {
     while (at < n && !t->first[(uint8_t)p[at]]) at++;
+    if (at >= n) break;
     size_t len;
     int k = added_at(w->v, t, p, user, n, at, &len);
     if (k < 0) { at++; continue; }
@@ -595,11 +580,14 @@ static Err *cut_added(Walk *w, const Trie *t, const char *p, const uint8_t *user
   return NULL;
 }
 
+static void walk_piece(void *to, const char *p, size_t n) {
+  Walk *w = to;
+  text_model_piece(w->v, w->scratch, p, n, w->out);
+}
+
 static Err *walk_model(Walk *w, const char *p, const uint8_t *user, size_t n, bool at_start) {
   (void)user;
-  Pieces pieces = {0};
-  text_steps_split(w->v, w->arena, p, n, at_start, &pieces);
-  for (int i = 0; i < pieces.n; i++) text_model_piece(w->v, w->scratch, pieces.p[i].p, pieces.p[i].n, w->out);
+  text_steps_split(w->v, w->arena, p, n, at_start, walk_piece, w);
   return NULL;
 }
 
