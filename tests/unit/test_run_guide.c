@@ -108,6 +108,18 @@ static void test_refused(GrammarVocab *v) {
   run_guide_ahead(guide, false); /* and it may be freed while a mask is under way */
   run_guide_free(guide);
   grammar_free(g);
+  guide = guide_of("ab", -1, NULL, &g, v);
+  e = run_guide_take(guide, B, NULL, 0, false, false); /* from outside the mask */
+  EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "does not fit"), "%s", e ? err_text(e) : "accepted");
+  err_free(e);
+  run_guide_free(guide);
+  grammar_free(g);
+  guide = guide_of("ab", -1, "a", &g, v);
+  e = run_guide_take(guide, AB, NULL, 0, false, false); /* the trigger and more in one */
+  EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "one token ends a and begins"), "%s", e ? err_text(e) : "accepted");
+  err_free(e);
+  run_guide_free(guide);
+  grammar_free(g);
 }
 
 /* A reply that stands in open reasoning, a budget of 5, an answer held to a date, on random weights. */
