@@ -132,7 +132,7 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   TextBudget budget = {.max = -1};
   RunGuide *guide = NULL;
   RunGuideOptions guided = {.grammar = r->grammar, .vocab = r->grammar_vocab, .end = r->stops.end, .n_ends = r->stops.n_ends, .n_vocab = model_n_vocab(r->model),
-                            .opener = reply ? opener_of(r, p, reply) : -1, .trigger = r->trigger};
+                            .opener = reply ? opener_of(r, p, reply) : -1, .has_text = r->has_text};
   Err *e = r->grammar ? run_guide_new(&guided, &guide) : NULL;
   if (!e && reply) e = budget_make(r, &close, &budget);
   RunRequest q = {.vocab = r->vocab, .prompt = p->ids.p, .n_prompt = (int64_t)p->ids.n, .sampling = r->sampling, .stops = r->stops, .on_text = on_text, .ctx = &printing,

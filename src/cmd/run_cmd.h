@@ -19,6 +19,7 @@
   X(T, gbnf, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
   X(T, tools, 0, STR, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
   X(T, tool_choice, 0, STR, "HOW", NULL, 0, 0, "auto, none, required, or the one function that must be called; else auto")                   \
+  X(T, one_call, 0, FLAG, "", NULL, 0, 0, "one call at most in an answer, as \"parallel_tool_calls\": false in a request")                    \
   X(T, strict, 0, FLAG, "", NULL, 0, 0, "hold the arguments of calls to their schemas")                                             \
   X(T, think, 0, STR, "HOW", NULL, 0, 0, "on, off, or how hard (low, medium, high): where the template knows of it")                \
   X(T, think_budget, 0, INT, "N", NULL, 0, 1 << 30, "tokens of reasoning at most; then it is closed")                               \
@@ -63,7 +64,7 @@ typedef struct Run {
   json_t *special, *request, *tools; /* request: --request's or NULL; tools: as the user gave them, NULL: none */
   Grammar *grammar;            /* NULL: any answer */
   GrammarVocab *grammar_vocab;
-  const char *trigger;
+  bool has_text;               /* the grammar is one of text and calls */
 } Run;
 
 /* What came of one question. */

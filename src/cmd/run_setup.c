@@ -126,11 +126,12 @@ static Err *schema_read(const char *path, Grammar **out) {
 /* The option's choice, else the request's. */
 static Err *choice_get(const Run *r, TextToolChoice *out) {
   const char *how = r->o->tool_choice;
-  json_t *body = how ? json_pack("{s:s}", "tool_choice", how) : json_incref(r->request);
   bool is_word = !how || !strcmp(how, "auto") || !strcmp(how, "none") || !strcmp(how, "required");
-  Err *e = NULL;
-  if (is_word) e = text_request_tool_choice(body, out);
-  else *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
+  json_t *body = r->request ? json_copy(r->request) : json_object();
+  if (how) json_object_set_new(body, "tool_choice", json_string(is_word ? how : "required"));
+  Err *e = text_request_tool_choice(body, out);
+  if (!e && !is_word) *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
+  if (!e && r->o->one_call) out->many = false;
   json_decref(body);
   return e;
 }
@@ -140,11 +141,12 @@ static bool keeps_marker(void *reply, const char *spelling, size_t n) { return t
 
 static Err *calls_open(Run *r, const TextToolChoice *choice) {
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
-  if (is_auto && !r->o->strict) return NULL;
+  if (is_auto && !r->o->strict && choice->many) return NULL;
   json_t *tools;
   TRY(text_tools_normalise(r->tools, "tools", &tools));
-  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
-  Err *e = text_chat_calls(r->arena, r->chat, &calls, &r->grammar, is_auto ? &r->trigger : NULL);
+  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  Err *e = text_chat_calls(r->chat, &calls, &r->grammar);
+  r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = tools};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);

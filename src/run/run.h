@@ -127,7 +127,8 @@ typedef struct RunGuideOptions {
   const int32_t *end; int n_ends;            /* may come when the text is whole */
   int64_t n_vocab;                           /* of the logits */
   int32_t opener;                            /* a token that may open a reasoning block in front of the text; -1: none */
-  const char *trigger;                       /* the grammar holds behind this text, each time it comes up, and nothing outside; NULL: all along */
+  bool has_text;                             /* the grammar knows of free text and calls in it: it follows reasoning too, and where it may end all
+                                                special tokens may come */
 } RunGuideOptions;
 typedef struct RunGuide RunGuide;            /* of one answer */
 /* Fails: ERR_USAGE (nothing satisfies the grammar), ERR_MEMORY. */
@@ -136,9 +137,9 @@ void run_guide_free(RunGuide *g);            /* NULL is fine */
 void run_guide_ahead(RunGuide *g, bool is_reasoning);           /* begins to make the mask of the next token */
 /* The mask for run_sampler_pick, once it is made; NULL: everything may come. Fails: ERR_UNSUPPORTED (no token can go on), ERR_LIMIT. */
 Err *run_guide_mask(RunGuide *g, const uint64_t **out);
-/* The token that came. rest: of one that closed the reasoning, what it wrote of the answer. Fails: ERR_UNSUPPORTED (what it wrote does not fit: its mask was
-   not kept to, or it began outside), ERR_LIMIT. */
-Err *run_guide_take(RunGuide *g, int32_t id, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
+/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or the call it opened. Fails:
+   ERR_UNSUPPORTED (what it wrote does not fit: no mask was kept to, or it began elsewhere), ERR_LIMIT. */
+Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
 bool run_guide_is_over(const RunGuide *g);   /* the text is whole and nothing may follow: the answer ends without another token */
 bool run_guide_is_whole(const RunGuide *g);  /* it may end here */
 

@@ -139,8 +139,9 @@ Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const c
   for (size_t i = 0; i < n; i++) {
     at[i] = all.n;
     const Tok *t = &v->tok[i];
-    if (t->special && keeps && keeps(ctx, t->text, t->n_text)) str_add_n(&all, t->text, t->n_text);
+    if (t->special && keeps && keeps(ctx, t->text, t->n_text)) str_add_c(&all, (char)GR_SPECIAL), str_add_n(&all, t->text, t->n_text);
     else token_bytes(v, t, &all);
+    if (keeps && !t->special && all.n > at[i] && memchr(all.p + at[i], GR_SPECIAL, all.n - at[i])) all.n = at[i]; /* the lone byte is no text */
     len[i] = (uint32_t)(all.n - at[i]);
   }
   for (size_t i = 0; i < n; i++) p[i] = len[i] ? (const uint8_t *)all.p + at[i] : NULL;

@@ -45,8 +45,6 @@ static json_t *call_conversation(bool null_content, bool text_arguments) {
   return json_pack("[o, o, o]", text_message("user", "a"), assistant, tool);
 }
 
-json_t *text_chat_probe(const TextChat *c) { return call_conversation(c->wants_null_content, c->wants_text_arguments); }
-
 static void find_calls(TextChat *c) {
   static const char *const words[] = {WORD "key", WORD "value", NULL}, *const result[] = {WORD "result", NULL};
   for (int form = 0; form < 4 && !c->shows_calls; form++) {
@@ -137,13 +135,16 @@ static void write_value(Str *out, const json_t *v) {
   else write_json(out, v);
 }
 
-static void write_part(Str *out, const ToolPart *p, const json_t *call, const char *key, const json_t *v) {
+static void write_part(Str *out, const ToolPart *p, const json_t *call, int index, const char *key, const json_t *v) {
   const json_t *f = json_object_get(call, "function"), *args = json_object_get(f, "arguments");
   const char *name = json_string_value(json_object_get(f, "name")), *id = json_string_value(json_object_get(call, "id"));
-  if (p->kind == TOOL_LITERAL) str_add_n(out, p->text, (size_t)p->n);
+  if (p->kind == TOOL_LITERAL || p->kind == TOOL_WRITTEN) str_add_n(out, p->text, (size_t)p->n);
   switch (p->what) {
     case 'n': str_add(out, name); return;
-    case 'f':
+    case 'f': /* an id of another kind would leave the name out */
+      if (id && strstr(id, name)) str_add(out, id);
+      else str_addf(out, "functions.%s:%d", name, index);
+      return;
     case 'i': str_add(out, id); return;
     case 'a':
     case 'g': write_value(out, args); return;
@@ -157,17 +158,17 @@ static void write_part(Str *out, const ToolPart *p, const json_t *call, const ch
   }
 }
 
-static void write_call(Str *out, const ToolPattern *p, const json_t *call) {
+void text_chat_write_call(Str *out, const ToolPattern *p, const json_t *call, int index) {
   const json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
   for (int i = 0; i < p->n_parts; i++) {
     const char *key;
     json_t *v;
     if (p->part[i].kind != TOOL_LOOP) {
-      write_part(out, &p->part[i], call, "", NULL);
+      write_part(out, &p->part[i], call, index, "", NULL);
       continue;
     }
     json_object_foreach((json_t *)args, key, v)
-      for (int k = i + 1; k < p->part[i].to; k++) write_part(out, &p->part[k], call, key, v);
+      for (int k = i + 1; k < p->part[i].to; k++) write_part(out, &p->part[k], call, index, key, v);
     i = p->part[i].to - 1;
   }
 }
@@ -184,7 +185,7 @@ void text_chat_write_calls(const TextChat *c, json_t *messages) {
     if (json_is_string(content)) str_add_n(&text, json_string_value(content), json_string_length(content));
     json_array_foreach(calls, k, call) {
       if (text.n) str_add_c(&text, '\n');
-      write_call(&text, &pattern, call);
+      text_chat_write_call(&text, &pattern, call, (int)k);
     }
     json_object_set_new(m, "content", json_stringn(text.p, text.n));
     json_object_del(m, "tool_calls");
@@ -206,7 +207,7 @@ void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messa
   }
   str_add(&text, "</tools>\n\nTo call a function, write exactly this, with its name and its parameters, once for each call:\n");
   tool_pattern_compile(c->syntax->pattern[0], &pattern);
-  write_call(&text, &pattern, sample);
+  text_chat_write_call(&text, &pattern, sample, 0);
   json_t *content = json_stringn(text.p, text.n);
   if (is_system) json_object_set_new(first, "content", content);
   else json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", content));

@@ -464,6 +464,11 @@ void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx) {
 bool text_reply_is_reasoning(const TextReply *r) { return r->mode == MODE_REASON; }
 int text_reply_n_calls(const TextReply *r) { return r->n_calls; }
 
+const char *text_reply_call(const TextReply *r, size_t *n) {
+  *n = r->raw.n;
+  return r->mode == MODE_CALL && r->raw.n ? r->raw.p : NULL;
+}
+
 bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n) {
   const Markers *all[] = {&r->in_content, &r->in_reason};
   if (!n) return false;

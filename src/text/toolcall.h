@@ -43,6 +43,9 @@ typedef struct ToolSet { const json_t *tools; bool keeps_unknown; } ToolSet;
 /* The offered tool that is meant by a name with what models put around it (functions.NAME:0, NAME.call, NAME<|channel|>..); NULL when there is
    none. clean gets its name, or what it would be. */
 const json_t *tool_set_find(const ToolSet *s, const char *name, size_t n, Str *clean);
+enum { TOOL_TYPE_STRING = 1, TOOL_TYPE_NUMBER = 2, TOOL_TYPE_INTEGER = 4, TOOL_TYPE_BOOLEAN = 8, TOOL_TYPE_OBJECT = 16, TOOL_TYPE_ARRAY = 32, TOOL_TYPE_NULL = 64 };
+/* The types that the tool's schema lets a parameter have, as far as is seen at a glance; 0: it does not say. key NULL: one that is not declared. */
+unsigned tool_param_types(const json_t *tool, const char *key, size_t n_key);
 /* Appends a parameter's text as the JSON value its schema asks for. Text that does not fit, or of a parameter without a type, is a string. */
 void tool_param_add(const json_t *tool, const char *key, size_t n_key, const char *text, size_t n, Str *out);
 
@@ -62,10 +65,11 @@ ToolStep tool_list_step(ToolList *l, const ToolSet *set, uint8_t c);
 bool tool_list_coming(const ToolList *l, const char **args, size_t *n); /* inside a call whose name is known: its arguments so far */
 
 /* toolcall_pattern.c: patterns of toolcall.def, compiled and followed. */
-typedef enum ToolPartKind { TOOL_LITERAL, TOOL_SPACE, TOOL_CAPTURE, TOOL_OBJECT, TOOL_LIST, TOOL_LOOP, TOOL_BACK, TOOL_CERTAIN, TOOL_END } ToolPartKind;
+typedef enum ToolPartKind { TOOL_LITERAL, TOOL_SPACE, TOOL_CAPTURE, TOOL_OBJECT, TOOL_LIST, TOOL_LOOP, TOOL_BACK, TOOL_CERTAIN, TOOL_WRITTEN, TOOL_END } ToolPartKind;
 typedef struct ToolPart { ToolPartKind kind; char what; const char *text; int n; int to; } ToolPart; /* to: of a loop the part behind its end, of its end the loop */
 enum { TOOL_MAX_PARTS = 32 };
-typedef struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; } ToolPattern;
+typedef struct ToolPattern ToolPattern;
+struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; };
 void tool_pattern_compile(const char *text, ToolPattern *out); /* CHECKs: a row of the table is ours */
 
 typedef enum ToolState { TOOL_GOING, TOOL_FAILED, TOOL_FINISHED } ToolState;

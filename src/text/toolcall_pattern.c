@@ -23,6 +23,12 @@ void tool_pattern_compile(const char *text, ToolPattern *out) {
     ToolPart *part = &out->part[i];
     size_t n = strcspn(p, "~%{}!");
     if (n) *part = (ToolPart){.kind = TOOL_LITERAL, .text = p, .n = (int)n};
+    else if (!strncmp(p, "%(", 2)) {
+      const char *end = strstr(p, "%)");
+      CHECK(end, "pattern %s: %%( without %%)", text);
+      *part = (ToolPart){.kind = TOOL_WRITTEN, .text = p + 2, .n = (int)(end - p) - 2};
+      p = end;
+    }
     else if (*p == '%') {
       CHECK(p[1] && strchr("nifxkvwsaopg", p[1]), "pattern %s: unknown sign", text);
       *part = (ToolPart){.kind = kind_of(p[1]), .what = p[1]};
@@ -62,7 +68,7 @@ static const ToolPart *part_of(const ToolRun *r) { return &r->pattern->part[r->a
 static void followers(const ToolRun *r, const ToolPart *next[2]) {
   const ToolPart *p = part_of(r) + 1;
   next[1] = NULL;
-  while (p->kind == TOOL_SPACE || p->kind == TOOL_CERTAIN) p++;
+  while (p->kind == TOOL_SPACE || p->kind == TOOL_CERTAIN || p->kind == TOOL_WRITTEN) p++;
   if (p->kind == TOOL_BACK) p = &r->pattern->part[p->to];
   if (p->kind == TOOL_LOOP) next[1] = &r->pattern->part[p->to], p++;
   next[0] = p;
@@ -73,6 +79,7 @@ static void enter(ToolRun *r, int at) {
   for (r->at = at;; r->at++) {
     const ToolPart *p = part_of(r);
     r->n_lit = 0;
+    if (p->kind == TOOL_WRITTEN) continue;
     if (p->kind == TOOL_BACK) r->at = p->to - 1;
     else if (p->kind == TOOL_CERTAIN) {
       r->has_call = r->has_call || part_of(r)[-1].kind != TOOL_LIST;
