@@ -64,6 +64,7 @@ void str_add_n(Str *s, const void *p, size_t n);
 void str_add_c(Str *s, char c);
 void str_addf(Str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vaddf(Str *s, const char *fmt, va_list ap);
+void str_add_float(Str *s, double v, bool is_f32);           /* the fewest digits that read back as v; is_f32: as the float v is */
 int str_edit_distance(const char *a, const char *b);         /* for "did you mean" */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed); /* FNV-1a style, 64 bits */
 

@@ -10,6 +10,8 @@
   X(T, system, 's', STR, "TEXT", NULL, 0, 0, "what the model is told before the conversation")                                      \
   X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, .. as JSON")   \
   X(T, raw, 'r', FLAG, "", NULL, 0, 0, "continue the prompt as it is: no chat template")                                            \
+  X(T, chat_template_file, 0, STR, "FILE", NULL, 0, 0, "a Jinja chat template instead of the model's own")                          \
+  X(T, chat_template, 0, STR, "TEXT", NULL, 0, 0, "the same, on the command line")                                                  \
   X(T, max_tokens, 'n', INT, "N", NULL, 0, 1 << 30, "tokens of an answer at most; else until the context is full")                  \
   X(T, stop, 0, LIST, "TEXT", NULL, 0, 0, "end the answer before this text; may be given again")                                    \
   X(T, stop_token, 0, LIST, "ID", NULL, 0, 0, "end the answer before this token; may be given again")                               \
@@ -58,6 +60,7 @@ typedef struct Run {
   RunSession *session;
   RunSampling sampling;
   RunStops stops;
+  const char *template;        /* given instead of the model's own; NULL: none */
   bool raw;
   bool dims;                   /* what is shown of reasoning is dimmed */
   TextChat *chat;              /* NULL in raw mode */

@@ -79,12 +79,30 @@ static Err *sampling_get(Run *r) {
   return NULL;
 }
 
+/* The template that the options give. Broken ones are refused before a model is loaded. */
+static Err *template_read(Run *r) {
+  const RunOpts *o = r->o;
+  const char *name = o->chat_template_file ? o->chat_template_file : "--chat-template";
+  Str s = {0};
+  TextTemplate *t;
+  if (!o->chat_template && !o->chat_template_file) return NULL;
+  if (o->chat_template && o->chat_template_file) return err_new(ERR_USAGE, "--chat-template and --chat-template-file: one of them");
+  if (o->raw) return err_new(ERR_USAGE, "--chat-template%s: --raw leaves the chat template out", o->chat_template ? "" : "-file");
+  if (o->chat_template && !strchr(o->chat_template, '{')) return err_new(ERR_USAGE, "--chat-template: '%s', expected the text of a Jinja template (--chat-template-file FILE reads one)", o->chat_template);
+  if (o->chat_template) str_add(&s, o->chat_template);
+  else TRY(os_read_file(o->chat_template_file, MAX_FILE_BYTES, &s));
+  r->template = arena_dup_n(r->arena, s.n ? s.p : "", s.n);
+  Err *e = s.n && memchr(s.p, 0, s.n) ? err_new(ERR_FORMAT, "a NUL byte in a template") : text_template_parse(r->arena, r->template, s.n, &t);
+  str_free(&s);
+  return err_wrap(e, "%s", name);
+}
+
 /* A base model has no template: its prompts are continued as they are. */
 static Err *template_open(Run *r, bool is_chat) {
   const RunOpts *o = r->o;
   r->raw = o->raw;
   if (r->raw) return NULL;
-  Err *e = model_chat_open(r->arena, model_weights(r->model), &r->chat, &r->special);
+  Err *e = model_chat_open(r->arena, model_weights(r->model), r->template, &r->chat, &r->special);
   if (!e || err_kind(e) != ERR_NOT_FOUND || is_chat || o->system || o->request || o->tools) return e;
   fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
   err_free(e);
@@ -161,8 +179,13 @@ static Err *tools_open(Run *r) {
   TextToolChoice choice;
   json_t *given = NULL;
   TRY(choice_get(r, &choice));
-  if (o->tools) TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
-  else given = json_incref(json_object_get(r->request, "tools"));
+  if (o->tools) {
+    TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
+    if (!json_is_array(given)) {
+      json_decref(given);
+      return err_new(ERR_USAGE, "--tools %s: expected a JSON array of tools", o->tools);
+    }
+  } else given = json_incref(json_object_get(r->request, "tools"));
   if (choice.mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
   r->tools = given;
   if (r->tools && r->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
@@ -199,6 +222,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   int32_t *ends;
   int n_unused;
   TRY(request_open(r));
+  TRY(template_read(r));
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
   const char *const *unused = model_unused(r->model, &n_unused);
   cmd_unused_tell("run", r->name, unused, n_unused);
@@ -207,7 +231,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
-  TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
+  TRY(run_ends(r->arena, w, r->vocab, r->template, &ends, &r->stops.n_ends));
   TRY(stops_parse(r, ends));
   TRY(tools_open(r));
   TRY(grammar_open(r));

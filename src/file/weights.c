@@ -309,7 +309,7 @@ static void print_at(const FileKv *kv, size_t i, Str *out) {
   else if (class == 'f') {
     double d = kv_float_at(kv, i);
     if (d != d || d - d != 0) str_addf(out, "\"%f\"", d); /* JSON has no word for these */
-    else str_addf(out, kv->type == FILE_F32 ? "%.9g" : "%.17g", d);
+    else str_add_float(out, d, kv->type == FILE_F32);
   } else if (class == 'b') str_add(out, ((const uint8_t *)kv->data)[i] ? "true" : "false");
   else if (class == 'a') str_add(out, "[\"...\"]");
   else if (kv_int_at(kv, i, &v)) str_addf(out, "%lld", (long long)v);

@@ -226,7 +226,10 @@ static void check_table(Check *c, const TableDecl *t) {
   for (int i = 0; i < t->n_values; i++) {
     double v = t->value[i];
     if (s->is_float || (v >= least && v < most && v == (double)(int64_t)v)) continue;
-    lang_diag(c->x, t->loc, "element %d of table %s is %.17g, which %s cannot hold", i, t->name, v, t->elt);
+    Str text = {0};
+    str_add_float(&text, v, false);
+    lang_diag(c->x, t->loc, "element %d of table %s is %s, which %s cannot hold", i, t->name, text.p, t->elt);
+    str_free(&text);
     return;
   }
 }

@@ -133,6 +133,7 @@ struct Model {
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
   uint64_t n_checked;            /* lists of sequences for a step so far */
+  const volatile int *cancel;    /* not 0: steps are given up; NULL: never */
 };
 struct Seq { Model *m; Pages state; int64_t n_tokens; uint64_t in_list; }; /* in_list: Model.n_checked of the last it was in */
 

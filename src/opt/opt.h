@@ -266,6 +266,7 @@ typedef struct Sched {
   int row_axis;             /* other regions: the axis whose neighbours run in lockstep, tile[0] of them */
   int chains;               /* other regions: sums kept going at once, over rows and blocks of lanes */
   int block_rows;           /* contractions: an item is a tile of weights and this many rows, so that their activations stay in the second-level cache; 0: all rows */
+  int side;                 /* contractions, without a panel: blocks of lanes (weight rows) side by side, a multiple of those of a tile; 0: one after another */
   int ahead;                /* contractions: bytes of packed weights asked for ahead of those read; 0: none */
   int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
   int matrix_bytes;         /* of a tile's operand along the sum */

@@ -58,8 +58,8 @@ static void rewind_to(RunSession *s, const RunRequest *q) {
   for (int64_t i = same; i < q->n_prompt; i++) text_ids_add(&s->ids, q->prompt[i]);
 }
 
-/* Reads the ids not read yet, a chunk at a time; *logits of the last one, or unchanged where it was cancelled. */
-static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
+/* Reads the ids not read yet, a chunk at a time; *logits of the last one. Fails: ERR_CANCELLED too, amid a chunk. */
+static Err *read_chunks(RunSession *s, const RunRequest *q, const float **logits) {
   int64_t total = (int64_t)s->ids.n, stride;
   for (int64_t at; (at = seq_n_tokens(s->seq)) < total && !cancelled(q);) {
     int n = (int)MIN(total - at, (int64_t)model_chunk(s->model));
@@ -68,6 +68,16 @@ static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
     TRY(model_step(s->model, &(StepPart){s->seq, s->ids.p + at, n, last}, 1, &l, &stride));
     if (last) *logits = l;
   }
+  return NULL;
+}
+
+/* *logits: unchanged where it was cancelled. */
+static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
+  model_cancel_by(s->model, q->cancel);
+  Err *e = read_chunks(s, q, logits);
+  model_cancel_by(s->model, NULL);
+  if (!e || err_kind(e) != ERR_CANCELLED) return e;
+  err_free(e);
   return NULL;
 }
 

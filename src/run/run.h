@@ -101,8 +101,8 @@ void run_answer_end(RunAnswer *a, Str *out); /* appends what is still held: the 
 
 /* ---- prompt.c: what the model's files say about answering ---- */
 /* Tokens that end an answer: those the files name and, where there is a chat template, the special token it writes behind an assistant's
-   message. In the arena. */
-Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n);
+   message. template: instead of the model's own; NULL: none. In the arena. */
+Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, const char *template, int32_t **out, int *n);
 /* A request's prompt. Spellings of control tokens in it are tokens where the template wrote them, else plain text. */
 typedef struct RunPrompt {
   TextIds ids;
@@ -159,7 +159,7 @@ typedef struct RunRequest {
   TextReply *reply;                          /* borrowed, knowing the prompt: takes reasoning and calls apart; NULL: all is text */
   TextOnEvent *on_event;                     /* of the reply, with ctx: all events but content. NULL is fine */
   TextBudget *budget;                        /* borrowed; NULL: no limit of reasoning. Wants reply */
-  const volatile int *cancel;                /* not 0: stop at the next token or chunk; NULL is fine */
+  const volatile int *cancel;                /* not 0: stop, at once even amid a chunk of the prompt; NULL is fine */
 } RunRequest;
 typedef struct RunResult {
   RunReason reason;

@@ -413,11 +413,13 @@ static Err *load_added(Load *l, Val *added) {
   return NULL;
 }
 
+static int64_t after(int64_t id) { return MIN(id, (int64_t)MAX_TOKENS) + 1; } /* a file's number may be any */
+
 /* Ids may have gaps, but a small file does not ask for a large vocabulary. */
 static Err *count_tokens(const Load *l, Val *added, int *out) {
   int64_t n = 0, n_added = added && added->kind == V_LIST ? added->u.l->n : 0;
-  for (int i = 0; i < l->n_entries; i++) n = MAX(n, l->entry[i].id + 1);
-  for (int i = 0; i < n_added; i++) n = MAX(n, int_of(added->u.l->items[i], "id", -1) + 1);
+  for (int i = 0; i < l->n_entries; i++) n = MAX(n, after(l->entry[i].id));
+  for (int i = 0; i < n_added; i++) n = MAX(n, after(int_of(added->u.l->items[i], "id", -1)));
   int64_t most = MIN((int64_t)MAX_TOKENS, 8 * (l->n_entries + n_added) + 65536);
   if (n <= 0 || n > most) return err_new(ERR_LIMIT, "%lld tokens by their highest id, expected 1 to %lld", (long long)n, (long long)most);
   *out = (int)n;

@@ -75,6 +75,9 @@ expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TE
 has "is refused by its place" "$err" "messages[0].content[0]"
 expect "--stop-token" 0 "$LUMEN" run $M "the light" -r -T 0 --logit-bias 40=1000 --stop-token 40 --json
 is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
+echo '{"name": "f"}' > "$TEST_TMP/object.json"
+expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
+has "the file is named" "$err" "object.json: expected a JSON array of tools"
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off

@@ -159,6 +159,18 @@ static void test_str_err(void) {
     EXPECT(s.p && s.p[0] == 0);
     str_free(&s);
   }
+  TEST("str: floats in the fewest digits that read back") {
+    static const struct { double v; bool f32; const char *text; } rows[] = {
+      {0.1, false, "0.1"}, {0.1f, true, "0.1"}, {0.1f, false, "0.10000000149011612"}, {10000, true, "10000"}, {1e-6, false, "1e-06"}, {1.0 / 3, true, "0.33333333"},
+      {1.0 / 3, false, "0.3333333333333333"}, {-250, false, "-250"}, {1e22, false, "1e+22"}, {0, false, "0"}, {123456789, false, "123456789"}, {3.4028234663852886e38, true, "3.4028235e+38"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+      Str s = {0};
+      str_add_float(&s, rows[i].v, rows[i].f32);
+      EXPECT(!strcmp(s.p, rows[i].text), "%s, expected %s", s.p, rows[i].text);
+      str_free(&s);
+    }
+  }
   TEST("edit distance") {
     EXPECT(str_edit_distance("kitten", "sitting") == 3 && str_edit_distance("", "abc") == 3 && str_edit_distance("a", "a") == 0);
     EXPECT(str_edit_distance("list", "lsit") == 2);
