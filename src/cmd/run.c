@@ -162,7 +162,7 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
     end_reasoning(&printing);
     if (printing.last != '\n' || out->result.reason == RUN_CANCELLED) putchar('\n');
     fflush(stdout);
-  }
+  } else if (e) end_reasoning(&printing); /* nothing stays dimmed */
   run_guide_free(guide);
   text_reply_free(reply);
   text_ids_free(&close);
