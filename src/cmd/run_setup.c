@@ -30,11 +30,10 @@ static Err *biases_parse(Arena *a, const OptList *list, RunSampling *p) {
   for (int i = 0; i < list->n; i++) {
     char *eq, *end;
     bool ok = id_parse(list->p[i], &eq, &bias[i].id) && *eq == '=';
-    if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end;
+    if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end && bias[i].add < INFINITY;
     if (!ok) return err_new(ERR_USAGE, "--logit-bias: '%s', expected ID=X, a token id and a number", list->p[i]);
   }
-  p->bias = bias;
-  p->n_biases = list->n;
+  if (list->n) p->bias = bias, p->n_biases = list->n;
   return NULL;
 }
 
@@ -46,34 +45,45 @@ static Err *stops_parse(Run *r, int32_t *ends) {
     if (!id_parse(list->p[i], &end, &ids[i]) || *end) return err_new(ERR_USAGE, "--stop-token: '%s', expected a token id", list->p[i]);
     if (ids[i] < 0 || ids[i] >= model_n_vocab(r->model)) return err_new(ERR_USAGE, "--stop-token: %d, expected 0 to %d", (int)ids[i], (int)model_n_vocab(r->model) - 1);
   }
-  r->stops = (RunStops){.end = ends, .n_ends = r->stops.n_ends, .stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n,
-                        .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
+  r->stops.end = ends;
+  r->stops.stop_id = ids;
+  r->stops.n_stop_ids = list->n;
+  if (r->o->stop.n) r->stops.stop = r->o->stop.p, r->stops.n_stops = r->o->stop.n;
+  if (r->o->max_tokens != OPT_INT_NONE) r->stops.max_tokens = r->o->max_tokens;
   return NULL;
+}
+
+/* An option that says something goes before what the request says. */
+static void given(double *setting, double option, double otherwise) {
+  if (option != otherwise) *setting = option;
 }
 
 static Err *sampling_get(Run *r) {
   static const char *const breakers[] = {"\n", ":", "\"", "*"};
   const RunOpts *o = r->o;
   RunSampling p = run_sampling_default(model_weights(r->model));
+  p.seed = seed_new();
+  r->stops.max_tokens = -1;
+  if (r->request) TRY(err_wrap(run_settings_take(r->arena, r->request, &p, &r->stops), "%s", o->request));
   if (!isnan(o->temperature)) p.temperature = o->temperature;
   if (o->top_k != OPT_INT_NONE) p.top_k = o->top_k;
   if (!isnan(o->top_p)) p.top_p = o->top_p;
   if (!isnan(o->min_p)) p.min_p = o->min_p;
   if (!isnan(o->repeat_penalty)) p.repeat_penalty = o->repeat_penalty;
-  p.typical_p = o->typical_p;
-  p.top_n_sigma = o->top_n_sigma;
-  p.xtc_probability = o->xtc_probability;
-  p.xtc_threshold = o->xtc_threshold;
-  p.repeat_window = o->repeat_window;
-  p.presence_penalty = o->presence_penalty;
-  p.frequency_penalty = o->frequency_penalty;
-  p.dry_multiplier = o->dry_multiplier;
-  p.dry_base = o->dry_base;
-  p.dry_allowed_length = o->dry_allowed_length;
-  p.dry_window = o->dry_window;
+  given(&p.typical_p, o->typical_p, 1);
+  given(&p.top_n_sigma, o->top_n_sigma, 0);
+  given(&p.xtc_probability, o->xtc_probability, 0);
+  given(&p.xtc_threshold, o->xtc_threshold, RUN_XTC_THRESHOLD);
+  if (o->repeat_window != RUN_REPEAT_WINDOW) p.repeat_window = o->repeat_window;
+  given(&p.presence_penalty, o->presence_penalty, 0);
+  given(&p.frequency_penalty, o->frequency_penalty, 0);
+  given(&p.dry_multiplier, o->dry_multiplier, 0);
+  given(&p.dry_base, o->dry_base, RUN_DRY_BASE);
+  if (o->dry_allowed_length != RUN_DRY_ALLOWED_LENGTH) p.dry_allowed_length = o->dry_allowed_length;
+  if (o->dry_window != 0) p.dry_window = o->dry_window;
   if (p.dry_multiplier > 0)
     p.dry_breaks = run_dry_breaks(r->arena, r->vocab, model_n_vocab(r->model), o->dry_breaker.n ? o->dry_breaker.p : breakers, o->dry_breaker.n ? o->dry_breaker.n : (int)COUNT_OF(breakers));
-  p.seed = o->seed == OPT_INT_NONE ? seed_new() : (uint64_t)o->seed;
+  if (o->seed != OPT_INT_NONE) p.seed = (uint64_t)o->seed;
   TRY(biases_parse(r->arena, &o->logit_bias, &p));
   r->sampling = p;
   return NULL;

@@ -99,6 +99,11 @@ void run_answer_free(RunAnswer *a);
 RunReason run_answer_take(RunAnswer *a, int32_t id, Str *out);
 void run_answer_end(RunAnswer *a, Str *out); /* appends what is still held: the answer ended for another reason */
 
+/* ---- settings.c: what a client's request says of choosing tokens and of the end ---- */
+/* Changes what it says, by the keys of settings.def, logit_bias, seed, stop, max_tokens and max_completion_tokens; lists are the arena's. Fails: ERR_USAGE, by
+   the key: nothing has changed then. */
+Err *run_settings_take(Arena *a, const json_t *body, RunSampling *p, RunStops *s);
+
 /* ---- prompt.c: what the model's files say about answering ---- */
 /* Tokens that end an answer: those the files name and, where there is a chat template, the special token it writes behind an assistant's
    message. template: instead of the model's own; NULL: none. In the arena. */

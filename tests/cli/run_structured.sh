@@ -78,6 +78,31 @@ is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
 echo '{"name": "f"}' > "$TEST_TMP/object.json"
 expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
 has "the file is named" "$err" "object.json: expected a JSON array of tools"
+# What a request says of how its answer is made.
+ask() { printf '{"messages": [{"role": "user", "content": "the light"}]%s}' "$1" > "$TEST_TMP/ask.json"; }
+ask ', "max_completion_tokens": 3, "temperature": 0, "seed": "5", "top_p": null, "stop": null, "logit_bias": null, "n": 1, "unheard_of": 4'
+expect "a request's settings" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
+is_json "are followed" "$out" 'o["tokens"] == 3 and o["reason"] == "length" and o["seed"] == 5'
+expect "options go first" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json -n 2 --seed 8
+is_json "and are followed" "$out" 'o["tokens"] == 2 and o["seed"] == 8'
+ask ', "max_tokens": 4, "temperature": 0, "logit_bias": {"40": 1000}'
+expect "a request's bias" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
+is_json "is added" "$out" 'o["ids"] == [40] * 4'
+ask ', "temperature": 1.5, "top_k": 5, "presence_penalty": 0.5, "seed": 7, "max_tokens": 8'
+expect "samplers by a request" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
+a=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["ids"])' "$out")
+expect "samplers by options" 0 "$LUMEN" run $M "the light" --json -T 1.5 --top-k 5 --presence-penalty 0.5 --seed 7 -n 8
+is_json "draw the same" "$out" "o['ids'] == $a"
+refuse() { ask "$1"; expect "$1" 2 "$LUMEN" run $M --request "$TEST_TMP/ask.json"; has "$1: why" "$err" "$2"; }
+refuse ', "top_p": 7' "ask.json: top_p: 7, expected a number from 0 to 1"
+refuse ', "temperature": "hot"' 'temperature: "hot", expected a number from 0 to 100'
+refuse ', "top_k": 1.5' "top_k: 1.5, expected a whole number"
+refuse ', "n": 2' "n: 2, expected a whole number from 1 to 1"
+refuse ', "stop": ["a", ""]' 'stop: "", expected a text'
+refuse ', "logit_bias": {"x": 1}' 'logit_bias: "x", expected a token id'
+refuse ', "logit_bias": {"99999": 1}' "bias of token 99999"
+refuse ', "max_tokens": -1' "max_tokens: -1, expected"
+expect "a bias without end" 2 "$LUMEN" run $M x --raw --logit-bias 3=inf
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off
