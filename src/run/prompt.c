@@ -87,7 +87,7 @@ TextReply *run_prompt_reply(const TextChat *c, const RunPrompt *p, const TextRep
   return r;
 }
 
-Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL, out); }
+Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL | TEXT_ONCE, out); }
 
 typedef enum Advice {
 #define SAMPLING(id, folder, gguf, is_int, lo, hi) ADVICE_##id,

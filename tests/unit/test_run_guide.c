@@ -72,6 +72,21 @@ static void test_reasoning(GrammarVocab *v) {
   grammar_free(g);
 }
 
+/* What would end the answer inside reasoning may not come there, unless the answer is whole already. */
+static void test_bars(GrammarVocab *v) {
+  Grammar *g;
+  RunGuide *guide = NULL;
+  EXPECT_OK(grammar_from_regex("ab", 2, &g));
+  RunGuideOptions o = {.grammar = g, .vocab = v, .end = ends, .n_ends = 1, .bar = ends, .n_bars = 1, .n_vocab = N_TOKENS, .opener = -1};
+  EXPECT_OK(run_guide_new(&o, &guide));
+  int all = mask_of(guide, true);
+  EXPECT(!(all & 1 << END) && (all & 1 << OPEN) && (all & 1 << CLOSE) && (all & 1 << C), "no end in reasoning: 0x%x", all);
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT(mask_of(guide, true) == -1, "but where it is whole");
+  run_guide_free(guide);
+  grammar_free(g);
+}
+
 /* Text in which "<" begins a call, "<ab": in reasoning too. */
 static void test_text(GrammarVocab *v) {
   Grammar *g;
@@ -183,6 +198,7 @@ int main(void) {
   TEST("a small vocabulary") v = vocab_of_test();
   TEST("masks along a text, ends where it is whole") test_masks(v);
   TEST("reasoning is free, the grammar begins behind it") test_reasoning(v);
+  TEST("no end inside reasoning") test_bars(v);
   TEST("a grammar of text and calls follows reasoning too") test_text(v);
   TEST("calls in reasoning, where the answer must be calls") test_calls_in_reasoning(v);
   TEST("what nothing satisfies and what no token writes is refused") test_refused(v);
