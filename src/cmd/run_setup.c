@@ -30,10 +30,11 @@ static Err *biases_parse(Arena *a, const OptList *list, RunSampling *p) {
   for (int i = 0; i < list->n; i++) {
     char *eq, *end;
     bool ok = id_parse(list->p[i], &eq, &bias[i].id) && *eq == '=';
-    if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end && bias[i].add < INFINITY;
+    if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end;
     if (!ok) return err_new(ERR_USAGE, "--logit-bias: '%s', expected ID=X, a token id and a number", list->p[i]);
   }
-  if (list->n) p->bias = bias, p->n_biases = list->n;
+  p->bias = bias;
+  p->n_biases = list->n;
   return NULL;
 }
 
@@ -45,45 +46,34 @@ static Err *stops_parse(Run *r, int32_t *ends) {
     if (!id_parse(list->p[i], &end, &ids[i]) || *end) return err_new(ERR_USAGE, "--stop-token: '%s', expected a token id", list->p[i]);
     if (ids[i] < 0 || ids[i] >= model_n_vocab(r->model)) return err_new(ERR_USAGE, "--stop-token: %d, expected 0 to %d", (int)ids[i], (int)model_n_vocab(r->model) - 1);
   }
-  r->stops.end = ends;
-  r->stops.stop_id = ids;
-  r->stops.n_stop_ids = list->n;
-  if (r->o->stop.n) r->stops.stop = r->o->stop.p, r->stops.n_stops = r->o->stop.n;
-  if (r->o->max_tokens != OPT_INT_NONE) r->stops.max_tokens = r->o->max_tokens;
+  r->stops = (RunStops){.end = ends, .n_ends = r->stops.n_ends, .stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n,
+                        .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
   return NULL;
-}
-
-/* An option that says something goes before what the request says. */
-static void given(double *setting, double option, double otherwise) {
-  if (option != otherwise) *setting = option;
 }
 
 static Err *sampling_get(Run *r) {
   static const char *const breakers[] = {"\n", ":", "\"", "*"};
   const RunOpts *o = r->o;
   RunSampling p = run_sampling_default(model_weights(r->model));
-  p.seed = seed_new();
-  r->stops.max_tokens = -1;
-  if (r->request) TRY(err_wrap(run_settings_take(r->arena, r->request, &p, &r->stops), "%s", o->request));
   if (!isnan(o->temperature)) p.temperature = o->temperature;
   if (o->top_k != OPT_INT_NONE) p.top_k = o->top_k;
   if (!isnan(o->top_p)) p.top_p = o->top_p;
   if (!isnan(o->min_p)) p.min_p = o->min_p;
   if (!isnan(o->repeat_penalty)) p.repeat_penalty = o->repeat_penalty;
-  given(&p.typical_p, o->typical_p, 1);
-  given(&p.top_n_sigma, o->top_n_sigma, 0);
-  given(&p.xtc_probability, o->xtc_probability, 0);
-  given(&p.xtc_threshold, o->xtc_threshold, RUN_XTC_THRESHOLD);
-  if (o->repeat_window != RUN_REPEAT_WINDOW) p.repeat_window = o->repeat_window;
-  given(&p.presence_penalty, o->presence_penalty, 0);
-  given(&p.frequency_penalty, o->frequency_penalty, 0);
-  given(&p.dry_multiplier, o->dry_multiplier, 0);
-  given(&p.dry_base, o->dry_base, RUN_DRY_BASE);
-  if (o->dry_allowed_length != RUN_DRY_ALLOWED_LENGTH) p.dry_allowed_length = o->dry_allowed_length;
-  if (o->dry_window != 0) p.dry_window = o->dry_window;
+  p.typical_p = o->typical_p;
+  p.top_n_sigma = o->top_n_sigma;
+  p.xtc_probability = o->xtc_probability;
+  p.xtc_threshold = o->xtc_threshold;
+  p.repeat_window = o->repeat_window;
+  p.presence_penalty = o->presence_penalty;
+  p.frequency_penalty = o->frequency_penalty;
+  p.dry_multiplier = o->dry_multiplier;
+  p.dry_base = o->dry_base;
+  p.dry_allowed_length = o->dry_allowed_length;
+  p.dry_window = o->dry_window;
   if (p.dry_multiplier > 0)
     p.dry_breaks = run_dry_breaks(r->arena, r->vocab, model_n_vocab(r->model), o->dry_breaker.n ? o->dry_breaker.p : breakers, o->dry_breaker.n ? o->dry_breaker.n : (int)COUNT_OF(breakers));
-  if (o->seed != OPT_INT_NONE) p.seed = (uint64_t)o->seed;
+  p.seed = o->seed == OPT_INT_NONE ? seed_new() : (uint64_t)o->seed;
   TRY(biases_parse(r->arena, &o->logit_bias, &p));
   r->sampling = p;
   return NULL;
@@ -131,6 +121,12 @@ static Err *template_open(Run *r, bool is_chat) {
   return NULL;
 }
 
+static Err *think_word(const char *how) {
+  static const char *const words[] = {"on", "off", "low", "medium", "high", "none", "minimal", "xhigh", "max"}; /* the last four: efforts that some templates know */
+  for (size_t i = 0; i < COUNT_OF(words); i++) if (!how || !strcmp(how, words[i])) return NULL;
+  return err_new(ERR_USAGE, "--think: '%s', expected on, off, low, medium or high (none, minimal, xhigh, max where a template knows them)", how);
+}
+
 /* What nothing can come of is said, not passed over in silence. */
 static void thinking_check(const Run *r) {
   const char *how = r->o->think;
@@ -149,9 +145,9 @@ static void thinking_check(const Run *r) {
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
   Err *e = os_read_file(path, MAX_FILE_BYTES, &s);
-  if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
   str_free(&s);
-  return err_wrap(e, "%s", path);
+  return e;
 }
 
 static Err *schema_read(const char *path, Grammar **out) {
@@ -233,7 +229,8 @@ static Err *request_open(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_file(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  return json_is_object(r->request) ? NULL : err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  return cmd_run_request_options(r);
 }
 
 /* ---- the whole ---- */
@@ -242,6 +239,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
   int32_t *ends;
   int n_unused;
+  TRY(think_word(r->o->think));
   TRY(request_open(r));
   TRY(template_read(r));
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));

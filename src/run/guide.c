@@ -155,22 +155,22 @@ static Err *move_out(RunGuide *g, const char *rest, size_t n) {
   return fits ? NULL : err_new(ERR_UNSUPPORTED, "structured output: one token leaves the reasoning and begins with a text that does not fit");
 }
 
+static Err *outside_mask(int32_t id) { return err_new(ERR_UNSUPPORTED, "structured output: token %d writes what does not fit, and came all the same", id); }
+
 Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning) {
   size_t n = 0;
   bool fits = true;
   const uint8_t *p = grammar_vocab_bytes(g->o.vocab, id, &n);
   if (g->o.has_text) { /* what is forced closes reasoning: it is text wherever that is allowed */
     if (p) TRY(move(g, g->state, p, n, &fits));
-    CHECK(fits || is_forced, "token %d is in no mask of the grammar", id);
-    return NULL;
+    return fits || is_forced ? NULL : outside_mask(id);
   }
   if (is_forced || (was_reasoning && is_reasoning)) return NULL;
   if (was_reasoning) return move_out(g, rest, n_rest);
   if (!p) return NULL;
   g->has_begun |= !is_reasoning;
   TRY(move(g, g->state, p, n, &fits)); /* what opens reasoning may be a word of the grammar, or the opener */
-  CHECK(fits || is_reasoning, "token %d is in no mask of the grammar", id);
-  return NULL;
+  return fits || is_reasoning ? NULL : outside_mask(id);
 }
 
 bool run_guide_is_over(const RunGuide *g) { return g->is_over; }

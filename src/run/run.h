@@ -110,11 +110,6 @@ void run_answer_free(RunAnswer *a);
 RunReason run_answer_take(RunAnswer *a, int32_t id, Str *out);
 void run_answer_end(RunAnswer *a, Str *out); /* appends what is still held: the answer ended for another reason */
 
-/* ---- settings.c: what a client's request says of choosing tokens and of the end ---- */
-/* Changes what it says, by the keys of settings.def, logit_bias, seed, stop, max_tokens and max_completion_tokens; lists are the arena's. Fails: ERR_USAGE, by
-   the key: nothing has changed then. */
-Err *run_settings_take(Arena *a, const json_t *body, RunSampling *p, RunStops *s);
-
 /* ---- prompt.c: what the model's files say about answering ---- */
 /* Tokens that end an answer: those the files name and, where there is a chat template, the special token it writes behind an assistant's
    message. template: instead of the model's own; NULL: none. In the arena. */
@@ -154,7 +149,8 @@ void run_guide_free(RunGuide *g);            /* NULL is fine */
 void run_guide_ahead(RunGuide *g, bool is_reasoning);           /* begins to make the mask of the next token */
 /* The mask for run_sampler_pick, once it is made; NULL: everything may come. Fails: ERR_UNSUPPORTED (no token can go on), ERR_LIMIT. */
 Err *run_guide_mask(RunGuide *g, const uint64_t **out);
-/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or the call it opened. */
+/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or the call it opened. Fails:
+   ERR_UNSUPPORTED (what it wrote does not fit: no mask was kept to, or it began elsewhere), ERR_LIMIT. */
 Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
 bool run_guide_is_over(const RunGuide *g);   /* the text is whole and nothing may follow: the answer ends without another token */
 bool run_guide_is_whole(const RunGuide *g);  /* it may end here */

@@ -384,7 +384,7 @@ static Err *settings_check(const RunSampling *p, int64_t n_vocab) {
     if (!(range[i].value >= range[i].lo && range[i].value <= range[i].hi))
       return err_new(ERR_USAGE, "%s: %g, expected %g to %g", range[i].name, range[i].value, range[i].lo, range[i].hi);
   for (int i = 0; i < p->n_biases; i++)
-    if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || isnan(p->bias[i].add))
+    if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || !(p->bias[i].add < INFINITY))
       return err_new(ERR_USAGE, "bias of token %d: %g, expected a number and a token from 0 to %lld", p->bias[i].id, (double)p->bias[i].add, (long long)n_vocab - 1);
   return NULL;
 }

@@ -71,6 +71,25 @@ expect "a longer prompt, the same seed" 0 "$LUMEN" run $M --request "$TEST_TMP/m
 has "calls the same" "$out" '"name": "stop", "arguments": {}'
 hasnt "by another id: a turn's calls differ from the last turn's" "$out" "\"$first\""
 echo '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}' > "$TEST_TMP/image.json"
+echo '{"messages":[{"role":"user","content":"x"}],"temperature":0,"max_tokens":3,"seed":7,"n":2,"stop":[],"logit_bias":{"40":1000},"top_p":null}' > "$TEST_TMP/settings.json"
+expect "a request's settings" 0 "$LUMEN" run $M --request "$TEST_TMP/settings.json" --json
+is_json "hold" "$out" 'o["tokens"] == 3 and o["seed"] == 7 and o["ids"] == [40, 40, 40]'
+has "what is not heeded is told of" "$err" "not heeded: n"
+hasnt "and nothing else" "$err" "top_p"
+expect "an option beside them" 0 "$LUMEN" run $M --request "$TEST_TMP/settings.json" -n 2 --json
+is_json "holds" "$out" 'o["tokens"] == 2 and o["seed"] == 7'
+for wrong in '"temperature":"hot"' '"temperature":900' '"max_tokens":1.5' '"stop":3' '"stop":["a",1]' '"logit_bias":[1]' '"logit_bias":{"a":"b"}'; do
+  echo '{"messages":[{"role":"user","content":"x"}],'"$wrong"'}' > "$TEST_TMP/wrong.json"
+  expect "a request with $wrong" 2 "$LUMEN" run $M --request "$TEST_TMP/wrong.json" -n 2
+  has "its file is named" "$err" "wrong.json: "
+done
+echo '{"messages":[{"role":"user","content":"x"}],"guided_choice":["네","아니요"]}' > "$TEST_TMP/choice.json"
+expect "a request's guided_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/choice.json" -T 1 --seed 2
+if grep -qE '^(네|아니요)$' "$out"; then ok "is held to"; else not_ok "is held to" "$(cat "$out")"; fi
+expect "an effort that is none" 2 "$LUMEN" run $M x --think banana
+has "those there are" "$err" "expected on, off, low, medium or high"
+expect "a grammar that is a folder" 1 "$LUMEN" run $M x --gbnf "$TEST_TMP"
+has "is named once" "$err" "lumen run: $TEST_TMP: cannot"
 expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TEST_TMP/image.json"
 has "is refused by its place" "$err" "messages[0].content[0]"
 expect "--logprobs" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --logprobs 2 --json
@@ -86,31 +105,6 @@ is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
 echo '{"name": "f"}' > "$TEST_TMP/object.json"
 expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
 has "the file is named" "$err" "object.json: expected a JSON array of tools"
-# What a request says of how its answer is made.
-ask() { printf '{"messages": [{"role": "user", "content": "the light"}]%s}' "$1" > "$TEST_TMP/ask.json"; }
-ask ', "max_completion_tokens": 3, "temperature": 0, "seed": "5", "top_p": null, "stop": null, "logit_bias": null, "n": 1, "unheard_of": 4'
-expect "a request's settings" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
-is_json "are followed" "$out" 'o["tokens"] == 3 and o["reason"] == "length" and o["seed"] == 5'
-expect "options go first" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json -n 2 --seed 8
-is_json "and are followed" "$out" 'o["tokens"] == 2 and o["seed"] == 8'
-ask ', "max_tokens": 4, "temperature": 0, "logit_bias": {"40": 1000}'
-expect "a request's bias" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
-is_json "is added" "$out" 'o["ids"] == [40] * 4'
-ask ', "temperature": 1.5, "top_k": 5, "presence_penalty": 0.5, "seed": 7, "max_tokens": 8'
-expect "samplers by a request" 0 "$LUMEN" run $M --request "$TEST_TMP/ask.json" --json
-a=$(python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["ids"])' "$out")
-expect "samplers by options" 0 "$LUMEN" run $M "the light" --json -T 1.5 --top-k 5 --presence-penalty 0.5 --seed 7 -n 8
-is_json "draw the same" "$out" "o['ids'] == $a"
-refuse() { ask "$1"; expect "$1" 2 "$LUMEN" run $M --request "$TEST_TMP/ask.json"; has "$1: why" "$err" "$2"; }
-refuse ', "top_p": 7' "ask.json: top_p: 7, expected a number from 0 to 1"
-refuse ', "temperature": "hot"' 'temperature: "hot", expected a number from 0 to 100'
-refuse ', "top_k": 1.5' "top_k: 1.5, expected a whole number"
-refuse ', "n": 2' "n: 2, expected a whole number from 1 to 1"
-refuse ', "stop": ["a", ""]' 'stop: "", expected a text'
-refuse ', "logit_bias": {"x": 1}' 'logit_bias: "x", expected a token id'
-refuse ', "logit_bias": {"99999": 1}' "bias of token 99999"
-refuse ', "max_tokens": -1' "max_tokens: -1, expected"
-expect "a bias without end" 2 "$LUMEN" run $M x --raw --logit-bias 3=inf
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off

@@ -142,6 +142,14 @@ static void test_refused(GrammarVocab *v) {
   run_guide_ahead(guide, false); /* and it may be freed while a mask is under way */
   run_guide_free(guide);
   grammar_free(g);
+  for (int has_text = 0; has_text < 2; has_text++) { /* from outside the mask */
+    guide = guide_of("ab", -1, has_text, &g, v);
+    e = run_guide_take(guide, B, false, NULL, 0, false, false);
+    EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "token 4 writes what does not fit"), "%s", e ? err_text(e) : "accepted");
+    err_free(e);
+    run_guide_free(guide);
+    grammar_free(g);
+  }
 }
 
 /* A reply that stands in open reasoning, a budget of 5, an answer held to a date, on random weights. */
