@@ -14,6 +14,8 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
 
+typedef struct Err Err;
+
 /* arena.c: memory with one lifetime. Allocations are zeroed and 16-byte aligned; a pointer stays valid until reset or free. */
 typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
@@ -24,10 +26,12 @@ typedef struct Arena {
 Arena *arena_new(const char *name);
 void arena_free(Arena *a);
 void arena_reset(Arena *a);                                  /* frees everything but the arena itself */
-void *arena_alloc(Arena *a, size_t n_bytes);                 /* never NULL: small metadata only; big buffers use os_pages_alloc */
+void *arena_alloc(Arena *a, size_t n_bytes);                 /* never NULL: small metadata only; big buffers use os_pages_alloc or arena_alloc_large */
 #define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_alloc_array((a), (n), sizeof(T)))
 void *arena_alloc_array(Arena *a, size_t n, size_t n_bytes); /* CHECKs the product */
+/* n things of n_bytes each where a file says how many: ERR_MEMORY, of `what`, where there is no room. */
+Err *arena_alloc_large(Arena *a, size_t n, size_t n_bytes, const char *what, void **out);
 char *arena_dup(Arena *a, const char *s);
 char *arena_dup_n(Arena *a, const char *s, size_t n);        /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -44,7 +48,6 @@ void *arena_grow(Arena *a, const void *items, size_t n_bytes_each, size_t n, int
 typedef enum ErrKind {
   ERR_IO = 1, ERR_FORMAT, ERR_LIMIT, ERR_MEMORY, ERR_USAGE, ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SYNTAX, ERR_SHAPE, ERR_NETWORK, ERR_CANCELLED
 } ErrKind;
-typedef struct Err Err;
 Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
 const char *err_text(const Err *e);

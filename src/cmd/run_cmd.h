@@ -45,6 +45,7 @@
   X(T, dry_breaker, 0, LIST, "TEXT", NULL, 0, 0, "no repetition goes through tokens with this text; else newline : \" *")           \
   X(T, logit_bias, 0, LIST, "ID=X", NULL, 0, 0, "add X to the logit of a token; may be given again")                                \
   X(T, seed, 0, INT, "N", NULL, 0, 0, "the same seed gives the same answer; else a new one each time")                              \
+  X(T, logprobs, 0, INT, "N", NULL, 0, RUN_TOP_MAX, "the log-probability of each token, and the N likeliest in its place: in --json, else on standard error") \
   X(T, json, 'j', FLAG, "", NULL, 0, 0, "print an object: text, reason, ids, counts, times, seed")                                  \
   X(T, verbose, 'v', FLAG, "", NULL, 0, 0, "a line of figures on standard error")                                                   \
   MODEL_OPT_ROWS(X, T)
@@ -67,6 +68,7 @@ typedef struct Run {
   json_t *special, *request, *tools; /* request: --request's or NULL; tools: as the user gave them, NULL: none */
   Grammar *grammar;            /* NULL: any answer */
   GrammarVocab *grammar_vocab;
+  int n_top;                   /* log-probabilities of the likeliest tokens; -1: none */
   bool has_text;               /* the grammar is one of text and calls */
 } Run;
 
@@ -83,6 +85,10 @@ json_t *cmd_run_body(const Run *r, json_t *messages); /* a new request with the 
 Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out);  /* prints the answer to a request as it comes */
 void cmd_run_tell(const Run *r, const RunOutcome *o);                 /* what --json and --verbose want, and warnings */
 Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n);
+
+/* run_logprobs.c */
+json_t *cmd_logprobs_json(const Run *r, const RunResult *a);          /* as OpenAI's choices[].logprobs; a new reference */
+void cmd_logprobs_print(const Run *r, const RunResult *a, FILE *f);   /* a line for each token */
 
 /* run_lines.c */
 void cmd_lines_open(void);                                            /* once, before the first line */

@@ -79,6 +79,17 @@ static Err *sampling_get(Run *r) {
   return NULL;
 }
 
+/* The likeliest tokens that are wanted, by the option or the request: "logprobs": true, "top_logprobs": N. */
+static Err *logprobs_get(Run *r) {
+  const json_t *wants = json_object_get(r->request, "logprobs"), *top = json_object_get(r->request, "top_logprobs");
+  r->n_top = r->o->logprobs != OPT_INT_NONE ? (int)r->o->logprobs : -1;
+  if (r->n_top >= 0 || !json_is_true(wants)) return NULL;
+  json_int_t n = top && !json_is_null(top) ? json_is_integer(top) ? json_integer_value(top) : -1 : 0;
+  if (n < 0 || n > RUN_TOP_MAX) return err_new(ERR_USAGE, "top_logprobs: expected a number from 0 to %d", RUN_TOP_MAX);
+  r->n_top = (int)n;
+  return NULL;
+}
+
 /* The template that the options give. Broken ones are refused before a model is loaded. */
 static Err *template_read(Run *r) {
   const RunOpts *o = r->o;
@@ -231,6 +242,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
+  TRY(logprobs_get(r));
   TRY(run_ends(r->arena, w, r->vocab, r->template, &ends, &r->stops.n_ends));
   TRY(stops_parse(r, ends));
   TRY(tools_open(r));

@@ -132,9 +132,10 @@ struct Model {
   ModelTimes times;
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
+  uint64_t n_checked;            /* lists of sequences for a step so far */
   const volatile int *cancel;    /* not 0: steps are given up; NULL: never */
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; uint64_t in_list; }; /* in_list: Model.n_checked of the last it was in */
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */

@@ -335,10 +335,14 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
   return NULL;
 }
 
-static Err *check_parts(const Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
+static Err *check_parts(Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
   *n_tokens = 0;
   if (n_parts < 1) return err_new(ERR_USAGE, "a step needs at least one sequence");
+  m->n_checked++;
   for (int i = 0; i < n_parts; i++) {
+    CHECK(part[i].seq->m == m, "a sequence of another model");
+    if (part[i].seq->in_list == m->n_checked) return err_new(ERR_USAGE, "a step takes each sequence once, number %d is there again", i);
+    part[i].seq->in_list = m->n_checked;
     if (part[i].n_tokens < 1) return err_new(ERR_USAGE, "a step needs at least one token of each sequence");
     if (part[i].seq->n_tokens + part[i].n_tokens > m->context)
       return err_new(ERR_LIMIT, "context full: %lld tokens are held, %d more do not fit in %lld", (long long)part[i].seq->n_tokens, part[i].n_tokens, (long long)m->context);

@@ -110,6 +110,7 @@ typedef struct FormatForm {
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
   int chunk;                /* elements laid out together in the planes */
+  const char *facts;        /* of a layout: what the form was made for; NULL: of a format */
   const LayoutDecl *layout; /* elements come from several tensors: x and leaves are over DX_PART, axis 0 the row, axis 1 the block */
   const Expr **number; int n_numbers; /* of a layout: json(..) calls, whose values packing gets as floats */
   bool sorted;              /* columns are packed in the order of their groups */

@@ -1,6 +1,7 @@
 /* The token loop: prompt ids in, text out as it becomes certain. A session remembers the ids whose state its sequence holds, so a prompt that
    begins with them costs only the rest: the turns of a conversation, or the same question again. Whatever goes wrong between steps, held ids
    and sequence agree. */
+#include <math.h>
 #include <stdlib.h>
 #include "run/run.h"
 
@@ -30,6 +31,8 @@ void run_session_free(RunSession *s) {
 void run_result_free(RunResult *r) {
   str_free(&r->text);
   text_ids_free(&r->ids);
+  free(r->logprob);
+  free(r->top);
   *r = (RunResult){0};
 }
 
@@ -98,6 +101,24 @@ static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, i
   str_free(&s);
 }
 
+/* Notes the token's probability at the place where it will stand; logits NULL: it had to come. */
+static Err *note_likely(const RunSession *s, const RunRequest *q, RunResult *r, const float *logits, int32_t id) {
+  size_t at = r->ids.n, n_top = (size_t)q->n_top;
+  if (!q->has_logprobs) return NULL;
+  if (!(at & (at - 1))) {                      /* room for twice as many */
+    size_t cap = MAX(at * 2, (size_t)1);
+    double *logprob = realloc(r->logprob, cap * sizeof *logprob);
+    if (logprob) r->logprob = logprob;
+    RunLikely *top = n_top ? realloc(r->top, cap * n_top * sizeof *top) : NULL;
+    if (top) r->top = top;
+    if (!logprob || (n_top && !top)) return err_new(ERR_MEMORY, "probabilities: %zu bytes", cap * (sizeof *logprob + n_top * sizeof *top));
+  }
+  if (logits) run_logprobs(logits, model_n_vocab(s->model), id, (int)n_top, &r->logprob[at], r->top + at * n_top);
+  else r->logprob[at] = NAN;
+  for (size_t i = 0; !logits && i < n_top; i++) r->top[at * n_top + i] = (RunLikely){-1, RUN_LOGPROB_MIN};
+  return NULL;
+}
+
 /* The next token: the one that must come, else the sampler's choice among those that may. Unchanged where it was cancelled. *is_forced: it closes
    the reasoning, and so do the ones behind it that go with the marker: they are not the answer's. */
 static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, RunResult *r, int64_t *t_first, int32_t *id, bool *is_forced) {
@@ -114,7 +135,8 @@ static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, 
   if (q->guide) TRY(run_guide_mask(q->guide, &allowed));
   if (cancelled(q)) return NULL;
   *id = forced;
-  return forced >= 0 ? NULL : run_sampler_pick(sampler, logits, allowed, s->ids.p, (int64_t)s->ids.n, q->n_prompt, id);
+  if (forced < 0) TRY(run_sampler_pick(sampler, logits, allowed, s->ids.p, (int64_t)s->ids.n, q->n_prompt, id));
+  return note_likely(s, q, r, forced < 0 ? logits : NULL, *id);
 }
 
 /* Tells the answer, the budget and the guide. */

@@ -14,6 +14,7 @@ struct RunGuide {
   GrammarMatcher *matcher;
   GrammarState *state;
   bool is_over, has_begun;
+  uint64_t *barred;        /* all but what may not come in reasoning; NULL: all may */
   uint64_t *mask, *wordless; /* wordless: tokens that the grammar's vocabulary does not know */
   size_t n_words;
   bool has_thread;
@@ -21,7 +22,7 @@ struct RunGuide {
   pthread_mutex_t lock;
   pthread_cond_t changed;
   Ahead ahead;             /* under lock, as is what follows */
-  bool is_masked;
+  bool is_masked, is_barred;
   Err *err;
 };
 
@@ -72,6 +73,9 @@ Err *run_guide_new(const RunGuideOptions *o, RunGuide **out) {
     return err_new(ERR_MEMORY, "guide: %zu bytes", sizeof *g + n_words * sizeof *mask);
   }
   *g = (RunGuide){.o = *o, .n_words = n_words, .mask = mask, .wordless = wordless};
+  if (o->n_bars && !o->has_text) g->barred = malloc(n_words * sizeof *g->barred);
+  if (g->barred) memset(g->barred, 0xFF, n_words * sizeof *g->barred);
+  for (int i = 0; g->barred && i < o->n_bars; i++) g->barred[o->bar[i] / 64] &= ~((uint64_t)1 << (o->bar[i] % 64));
   size_t n;
   for (int64_t i = 0; wordless && i < o->n_vocab; i++)
     if (!grammar_vocab_bytes(o->vocab, (int32_t)i, &n)) wordless[i / 64] |= (uint64_t)1 << (i % 64);
@@ -98,11 +102,13 @@ void run_guide_free(RunGuide *g) {
   grammar_matcher_free(g->matcher);
   free(g->mask);
   free(g->wordless);
+  free(g->barred);
   free(g);
 }
 
 void run_guide_ahead(RunGuide *g, bool is_reasoning) {
   g->is_masked = g->o.has_text || !is_reasoning;
+  g->is_barred = !g->is_masked && g->barred && !grammar_state_may_end(g->state);
   if (!g->is_masked || !g->has_thread) return;
   pthread_mutex_lock(&g->lock);
   g->ahead = AHEAD_ASKED;
@@ -111,7 +117,7 @@ void run_guide_ahead(RunGuide *g, bool is_reasoning) {
 }
 
 Err *run_guide_mask(RunGuide *g, const uint64_t **out) {
-  *out = NULL;
+  *out = g->is_barred ? g->barred : NULL;
   if (!g->is_masked) return NULL;
   *out = g->mask;
   if (!g->has_thread) return mask_make(g);
@@ -149,22 +155,22 @@ static Err *move_out(RunGuide *g, const char *rest, size_t n) {
   return fits ? NULL : err_new(ERR_UNSUPPORTED, "structured output: one token leaves the reasoning and begins with a text that does not fit");
 }
 
+static Err *outside_mask(int32_t id) { return err_new(ERR_UNSUPPORTED, "structured output: token %d writes what does not fit, and came all the same", id); }
+
 Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning) {
   size_t n = 0;
   bool fits = true;
   const uint8_t *p = grammar_vocab_bytes(g->o.vocab, id, &n);
   if (g->o.has_text) { /* what is forced closes reasoning: it is text wherever that is allowed */
     if (p) TRY(move(g, g->state, p, n, &fits));
-    CHECK(fits || is_forced, "token %d is in no mask of the grammar", id);
-    return NULL;
+    return fits || is_forced ? NULL : outside_mask(id);
   }
   if (is_forced || (was_reasoning && is_reasoning)) return NULL;
   if (was_reasoning) return move_out(g, rest, n_rest);
   if (!p) return NULL;
   g->has_begun |= !is_reasoning;
   TRY(move(g, g->state, p, n, &fits)); /* what opens reasoning may be a word of the grammar, or the opener */
-  CHECK(fits || is_reasoning, "token %d is in no mask of the grammar", id);
-  return NULL;
+  return fits || is_reasoning ? NULL : outside_mask(id);
 }
 
 bool run_guide_is_over(const RunGuide *g) { return g->is_over; }

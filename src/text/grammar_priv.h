@@ -147,7 +147,7 @@ GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes);          /*
 
 /* schema.c: a schema's rule beside what the grammar has already. */
 Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, uint32_t *rule);
-/* How the arguments of a call are written where they are no JSON object: open KEY is VALUE sep KEY is VALUE close. */
+/* How the arguments of a call are written: open KEY is VALUE sep KEY is VALUE close; open NULL: as a JSON object. */
 typedef enum GrValues { GR_VALUES_JSON, GR_VALUES_PYTHON, GR_VALUES_BRACES } GrValues;
 #define GR_BRACES_QUOTE "<|\"|>"   /* around texts, which hold anything else */
 typedef struct GrArgs {

@@ -126,6 +126,12 @@ static void token_bytes(const TextVocab *v, const Tok *t, Str *out) {
     }
 }
 
+void text_vocab_bytes(const TextVocab *v, int32_t id, Str *out) {
+  const Tok *t = id >= 0 && id < v->n_tokens ? &v->tok[id] : NULL;
+  if (t && (t->special || t->type == TEXT_TOKEN_UNUSED)) str_add_n(out, t->text, t->n_text);
+  else if (t) token_bytes(v, t, out);
+}
+
 Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out) { return grammar_vocab_new_with(v, NULL, NULL, out); }
 
 Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const char *spelling, size_t n), void *ctx, GrammarVocab **out) {

@@ -130,6 +130,22 @@ static void write_python(Str *out, const char *name, const json_t *args) {
   str_add(out, ")]");
 }
 
+/* {key:<|"|>text<|"|>,key:1}: for values that have no other writing it is JSON's. */
+static void write_braces(Str *out, const json_t *v) {
+  const char *key, *sep = "";
+  json_t *item;
+  size_t i;
+  bool is_list = json_is_array(v);
+  if (json_is_string(v)) str_addf(out, "<|\"|>%s<|\"|>", json_string_value(v));
+  else if (!is_list && !json_is_object(v)) write_json(out, v);
+  else {
+    str_add_c(out, is_list ? '[' : '{');
+    if (is_list) json_array_foreach(v, i, item) str_add(out, sep), write_braces(out, item), sep = ",";
+    else json_object_foreach((json_t *)v, key, item) str_addf(out, "%s%s:", sep, key), write_braces(out, item), sep = ",";
+    str_add_c(out, is_list ? ']' : '}');
+  }
+}
+
 static void write_value(Str *out, const json_t *v) {
   if (json_is_string(v)) str_add_n(out, json_string_value(v), json_string_length(v));
   else write_json(out, v);
@@ -146,8 +162,11 @@ static void write_part(Str *out, const ToolPart *p, const json_t *call, int inde
       else str_addf(out, "functions.%s:%d", name, index);
       return;
     case 'i': str_add(out, id); return;
-    case 'a':
-    case 'g': write_value(out, args); return;
+    case 'a': write_value(out, args); return;
+    case 'g':
+      if (json_is_string(args)) write_value(out, args);
+      else write_braces(out, args);
+      return;
     case 'o': str_addf(out, "[{\"name\": \"%s\", \"arguments\": ", name); write_value(out, args); str_add(out, "}]"); return;
     case 'p': write_python(out, name, args); return;
     case 'k': str_add(out, key); return;

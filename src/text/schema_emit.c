@@ -663,7 +663,7 @@ Err *schema_emit(Schema *s, Cond *root) {
   CondSet set = {0};
   common_rules(s);
   schema_set_add(s, &set, root);
-  TRY(s->args ? schema_args(s, &set, &s->g->root) : rule_of(s, &set, &s->g->root));
+  TRY(s->args ? schema_args(s, &set, &s->g->root) : schema_rule_of(s, &set, s->types, &s->g->root));
   for (int i = 0; i < s->n_wants; i++) {
     CondSet next = s->want[i].set;
     TRY(grammar_work_spend(&s->w, 50));

@@ -51,6 +51,7 @@ struct Schema {
   int depth;               /* of conditions under way */
   /* schema_emit.c */
   const GrArgs *args;      /* NULL: all is JSON */
+  unsigned types;          /* of the whole */
   GrValues values;
   const Dfa *texts;        /* those without args' closing; NULL: any */
   struct { CondSet set; unsigned types; uint32_t rule; } *want; int n_wants, cap_wants;

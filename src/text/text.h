@@ -47,6 +47,8 @@ int text_vocab_eos(const TextVocab *v);
 int text_vocab_find(const TextVocab *v, const char *text, size_t n); /* id of the token spelled so, or -1 */
 const char *text_vocab_spelling(const TextVocab *v, int32_t id, size_t *n); /* NULL for an id outside the vocabulary */
 bool text_vocab_is_special(const TextVocab *v, int32_t id);
+/* Appends the bytes that a token writes in the middle of a text, maybe part of a character; of a special one its spelling. */
+void text_vocab_bytes(const TextVocab *v, int32_t id, Str *out);
 
 /* Growable ids on the heap. Zero-initialise; text_ids_free releases. */
 typedef struct TextIds { int32_t *p; size_t n, cap; } TextIds;

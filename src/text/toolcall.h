@@ -64,6 +64,8 @@ void tool_list_free(ToolList *l);
 ToolStep tool_list_step(ToolList *l, const ToolSet *set, uint8_t c);
 bool tool_list_coming(const ToolList *l, const char **args, size_t *n); /* inside a call whose name is known: its arguments so far */
 
+bool tool_list_is_between(const ToolList *l);  /* behind a call, and nothing of another has come */
+
 /* toolcall_pattern.c: patterns of toolcall.def, compiled and followed. */
 typedef enum ToolPartKind { TOOL_LITERAL, TOOL_SPACE, TOOL_CAPTURE, TOOL_OBJECT, TOOL_LIST, TOOL_LOOP, TOOL_BACK, TOOL_CERTAIN, TOOL_WRITTEN, TOOL_END } ToolPartKind;
 typedef struct ToolPart { ToolPartKind kind; char what; const char *text; int n; int to; } ToolPart; /* to: of a loop the part behind its end, of its end the loop */
@@ -93,6 +95,9 @@ void tool_run_init(ToolRun *r, const ToolPattern *p, const ToolSet *set); /* beh
 void tool_run_free(ToolRun *r);
 /* TOOL_FINISHED: the pattern is at its end; the last n_untaken bytes, this one included, do not belong to it. */
 ToolState tool_run_step(ToolRun *r, uint8_t c, size_t *n_untaken);
+/* The text ends: true where it does inside the marker behind the last argument, so that the call is whole all the same. */
+bool tool_run_end(ToolRun *r);
+bool tool_run_is_between(const ToolRun *r);                  /* in a list, behind a call, and nothing of another has come */
 const ToolCall *tool_run_call(ToolRun *r, ToolCall *view);   /* borrowed strings of the call that is whole */
 /* The call that is coming, once its name is certain to be an offered tool's: its name and arguments as far as they came. */
 bool tool_run_coming(const ToolRun *r, const Str **name, const Str **id, const char **args, size_t *n_args);

@@ -82,7 +82,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, const json_t *tool, uin
   uint32_t rule = 0;
   Err *e = NULL;
   if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
-  else e = f->is_json ? grammar_schema_rule(c->g, c->w, schema, c->o->flags, &rule) : grammar_args_rule(c->g, c->w, schema, c->o->flags, &args, &rule);
+  else e = grammar_args_rule(c->g, c->w, schema, c->o->flags, &args, &rule);
   if (!e) {
     uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_state_new(c->g, r), at = grammar_state_new(c->g, r);
     c->g->st[end].accept = true;

@@ -186,6 +186,12 @@ static ToolState value_goes_on(ToolRun *r) {
   return s;
 }
 
+static void args_end(ToolRun *r) {
+  if (r->in_back) add_param(r);
+  r->in_back = false;
+  str_add(&r->args, r->args.n ? "}" : "{}");
+}
+
 static ToolState step_choice(ToolRun *r, uint8_t c) {
   const ToolPart *again = part_of(r) + 1, *leave = &r->pattern->part[part_of(r)->to];
   r->may_repeat = r->may_repeat && again->text[r->n_lit] == (char)c;
@@ -194,9 +200,9 @@ static ToolState step_choice(ToolRun *r, uint8_t c) {
   if (!r->may_repeat && !r->may_leave) return r->in_back ? value_goes_on(r) : TOOL_FAILED;
   bool repeats = r->may_repeat && r->n_lit == again->n, leaves = r->may_leave && r->n_lit == leave->n;
   if (!repeats && !leaves) return TOOL_GOING;
-  if (r->in_back) add_param(r);
+  if (leaves) args_end(r);
+  else if (r->in_back) add_param(r);
   r->in_back = false;
-  if (leaves) str_add(&r->args, r->args.n ? "}" : "{}");
   enter(r, (int)((leaves ? leave : again) - r->pattern->part) + 1);
   return TOOL_GOING;
 }
@@ -251,6 +257,33 @@ ToolState tool_run_step(ToolRun *r, uint8_t c, size_t *n_untaken) {
   }
   return s == TOOL_GOING && part_of(r)->kind == TOOL_END ? TOOL_FINISHED : s;
 }
+
+/* A name that the beginning of a closing marker stands behind: of a call without arguments. */
+static bool name_before_marker(ToolRun *r) {
+  enum { MIN_MARKER = 2 };
+  const ToolPart *next[2];
+  followers(r, next);
+  const ToolPart *lit = next[1] && next[1]->kind == TOOL_LITERAL ? next[1] : NULL; /* behind the loop */
+  for (int k = lit ? lit->n - 1 : 0; k >= MIN_MARKER; k--) {
+    Str *s = &r->captured;
+    if (s->n <= (size_t)k || memcmp(s->p + s->n - k, lit->text, (size_t)k)) continue;
+    s->n -= (size_t)k;
+    s->p[s->n] = 0;
+    return take_capture(r);
+  }
+  return false;
+}
+
+bool tool_run_end(ToolRun *r) {
+  if (r->at < 0 || r->is_certain) return false;
+  const ToolPart *p = part_of(r);
+  bool is_left = p->kind == TOOL_LOOP && r->n_lit && r->may_leave && !r->may_repeat;
+  if (!is_left && !(p->kind == TOOL_CAPTURE && p->what == 'n' && name_before_marker(r))) return false;
+  args_end(r);
+  return true;
+}
+
+bool tool_run_is_between(const ToolRun *r) { return r->at >= 0 && part_of(r)->kind == TOOL_LIST && tool_list_is_between(&r->list); }
 
 const ToolCall *tool_run_call(ToolRun *r, ToolCall *view) {
   for (int i = 0; i < r->pattern->n_parts; i++)

@@ -29,6 +29,9 @@ bad "a negative id" "-1" "0x2d"
 bad "an id past 31 bits" "99999999999" "above 2147483647"
 bad "an id outside the vocabulary" "1 512" "512"
 bad "more ids than the context" "1 2 3 4 5 6 7 8 9" "8"
+mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null & }
+expect "an id outside the vocabulary, into a pipe" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
+[ -p "$TEST_TMP/pipe" ] && ok "the pipe stays" || not_ok "the pipe stays" "it is gone"
 expect "no --ids" 2 "$LUMEN" logits $M --out "$TEST_TMP/c"
 expect "no --out" 2 "$LUMEN" logits $M --ids "$TEST_TMP/ids"
 expect "a folder that is not there" 1 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/none/c"

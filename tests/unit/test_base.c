@@ -122,6 +122,14 @@ static void test_arena(void) {
     for (int i = 0; i < 2000; i++)
       for (size_t k = 0; k < (size_t)(i * 37 % 300); k++) EXPECT(p[i][k] == (i & 255), "allocation %d was written over", i);
   }
+  TEST("arena: what there is no room for is an error") {
+    void *p = a;
+    Err *e = arena_alloc_large(a, SIZE_MAX / 8, 16, "weights", &p);
+    EXPECT(e && err_kind(e) == ERR_MEMORY && strstr(err_text(e), "weights: no memory for") && p == a, "%s", e ? err_text(e) : "none");
+    err_free(e);
+    EXPECT_OK(arena_alloc_large(a, 1000, 1000, "weights", &p));
+    memset(p, 1, 1000 * 1000);
+  }
   TEST("arena: larger than a block, growing arrays, text") {
     uint8_t *big = arena_alloc(a, 1 << 20);
     EXPECT(big[0] == 0 && big[(1 << 20) - 1] == 0);

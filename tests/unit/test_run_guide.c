@@ -72,6 +72,21 @@ static void test_reasoning(GrammarVocab *v) {
   grammar_free(g);
 }
 
+/* What would end the answer inside reasoning may not come there, unless the answer is whole already. */
+static void test_bars(GrammarVocab *v) {
+  Grammar *g;
+  RunGuide *guide = NULL;
+  EXPECT_OK(grammar_from_regex("ab", 2, &g));
+  RunGuideOptions o = {.grammar = g, .vocab = v, .end = ends, .n_ends = 1, .bar = ends, .n_bars = 1, .n_vocab = N_TOKENS, .opener = -1};
+  EXPECT_OK(run_guide_new(&o, &guide));
+  int all = mask_of(guide, true);
+  EXPECT(!(all & 1 << END) && (all & 1 << OPEN) && (all & 1 << CLOSE) && (all & 1 << C), "no end in reasoning: 0x%x", all);
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT(mask_of(guide, true) == -1, "but where it is whole");
+  run_guide_free(guide);
+  grammar_free(g);
+}
+
 /* Text in which "<" begins a call, "<ab": in reasoning too. */
 static void test_text(GrammarVocab *v) {
   Grammar *g;
@@ -127,6 +142,14 @@ static void test_refused(GrammarVocab *v) {
   run_guide_ahead(guide, false); /* and it may be freed while a mask is under way */
   run_guide_free(guide);
   grammar_free(g);
+  for (int has_text = 0; has_text < 2; has_text++) { /* from outside the mask */
+    guide = guide_of("ab", -1, has_text, &g, v);
+    e = run_guide_take(guide, B, false, NULL, 0, false, false);
+    EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "token 4 writes what does not fit"), "%s", e ? err_text(e) : "accepted");
+    err_free(e);
+    run_guide_free(guide);
+    grammar_free(g);
+  }
 }
 
 /* A reply that stands in open reasoning, a budget of 5, an answer held to a date, on random weights. */
@@ -183,6 +206,7 @@ int main(void) {
   TEST("a small vocabulary") v = vocab_of_test();
   TEST("masks along a text, ends where it is whole") test_masks(v);
   TEST("reasoning is free, the grammar begins behind it") test_reasoning(v);
+  TEST("no end inside reasoning") test_bars(v);
   TEST("a grammar of text and calls follows reasoning too") test_text(v);
   TEST("calls in reasoning, where the answer must be calls") test_calls_in_reasoning(v);
   TEST("what nothing satisfies and what no token writes is refused") test_refused(v);
