@@ -44,7 +44,7 @@ static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernSh
   bool shares = false;
   int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
   for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]], 0, 1);
-  s->chains = shape == KERN_ONE ? MIN(most, 16) : MIN(most, 8);
+  s->chains = MIN(most, 16);
   if (shares && shape != KERN_ONE) s->tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
   for (int axis = 1; shares && shape == KERN_ONE && axis < r->n_par; axis++) {
     int R = group_of(p, r, axis);

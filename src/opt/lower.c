@@ -90,7 +90,7 @@ static void place_locals(Emit *e, int n_rows) {
       if (!dx_is_int(e->d, t->dim[i], &d)) emit_fail(e, err_new(ERR_SHAPE, "%s: a temporary inside an item needs known dimensions", t->name));
       else n *= d;
     }
-    int64_t row_bytes = ROUND_UP(ROUND_UP(n, 16) * ir_mem_bytes[t->mem], 64);
+    int64_t row_bytes = ROUND_UP(tp_row_pad(n, t->mem) * ir_mem_bytes[t->mem], 64);
     e->local[b] = (Local){.kind = LOCAL_SCRATCH, .off = e->scratch_bytes, .row_bytes = row_bytes};
     e->scratch_bytes += row_bytes * n_rows + 64;
   }
@@ -166,7 +166,7 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
   const TpBuf *b = n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 ? &e->p->buf[n->ival] : NULL;
   if (b && b->blocks) {
-    if (b->block_dim + 1 < b->n_dims && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
+    if (b->side_dim > b->block_dim && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
   } else if (b && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
     bool ok = true;
