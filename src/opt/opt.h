@@ -279,8 +279,8 @@ typedef struct Sched {
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
-/* A chain in it reads what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
-bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
+/* It reads of a state's blocks, or in a chain, what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
+bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
