@@ -162,10 +162,11 @@ class Report:
 
     def note(self, text): self.notes.append(text)
 
-    def end(self, **data):
+    def end(self, timed=True, **data):
+        """timed: the figures are times, so that what others did matters."""
         others = self.quiet.percent()
         quiet = others <= QUIET_PERCENT
-        self.note(f"Other processes used {others:.1f}% of the processors{'' if quiet else ': NOT QUIET, so the figures say little'}.")
+        if timed: self.note(f"Other processes used {others:.1f}% of the processors{'' if quiet else ': NOT QUIET, so the figures say little'}.")
         print('\n' + '\n'.join(self.notes))
         if self.o.json:
             with open(self.o.json, 'w') as f:

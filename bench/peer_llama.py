@@ -23,6 +23,7 @@ class Batch(C.Structure):
 # Offsets of the 32-bit fields of the context's parameters that are set here, each with the default it must show first.
 CONTEXT = {'n_ctx': (0, 512), 'n_batch': (4, 2048), 'n_ubatch': (8, 512), 'n_seq_max': (12, 1), 'n_threads': (28, 4), 'n_threads_batch': (32, 4),
            'type_k': (104, 1), 'type_v': (108, 1)}
+KV = {'f32': 0, 'f16': 1, 'q4_0': 2, 'q8_0': 8}
 QUIET = C.CFUNCTYPE(None, C.c_int, C.c_char_p, C.c_void_p)(lambda level, text, data: None)
 
 
@@ -64,7 +65,8 @@ class Run:
         for field, (at, default) in CONTEXT.items():
             if p.i32(at).value != default: sys.exit(f'peer_llama: {field} at byte {at} is {p.i32(at).value}, expected {default}: another version of the library')
         per_seq = max(512, (per_seq + 255) // 256 * 256)
-        for field, v in (('n_ctx', per_seq * o.batch), ('n_batch', max(512, o.batch)), ('n_ubatch', 512), ('n_seq_max', o.batch), ('n_threads', o.threads), ('n_threads_batch', o.threads)):
+        for field, v in (('n_ctx', per_seq * o.batch), ('n_batch', max(512, o.batch)), ('n_ubatch', 512), ('n_seq_max', o.batch), ('n_threads', o.threads), ('n_threads_batch', o.threads),
+                         ('type_k', KV[o.kv]), ('type_v', KV[o.kv])):
             p.i32(CONTEXT[field][0]).value = v
         self.ctx = lib.llama_init_from_model(self.model, p)
         if not self.ctx: sys.exit('peer_llama: no context')
@@ -86,6 +88,13 @@ class Run:
             b.seq_id[i][0] = seq
         if self.lib.llama_decode(self.ctx, b): sys.exit('peer_llama: llama_decode failed')
         self.lib.llama_synchronize(self.ctx)
+
+    def logits(self, ids, out):
+        """logits of every token of one text, at most 512, as raw f32"""
+        self.lib.llama_memory_clear(self.memory, True)
+        self.step([(t, i, 0, True) for i, t in enumerate(ids)])
+        with open(out, 'wb') as f:
+            for i in range(len(ids)): f.write(C.string_at(self.lib.llama_get_logits_ith(self.ctx, i), 4 * self.n_vocab))
 
     def round(self):
         o, some = self.o, random.Random(1)
@@ -111,12 +120,18 @@ def main():
     a.add_argument('--build', help='one of its CPU builds, such as haswell')
     a.add_argument('--list', action='store_true', help='the builds and their scores, and nothing else')
     for name, default in (('prompt', 512), ('generate', 64), ('threads', 2), ('batch', 1), ('rounds', 1), ('warm', 1)): a.add_argument('--' + name, type=int, default=default)
+    a.add_argument('--kv', choices=KV, default='f16', help='format of keys and values')
+    a.add_argument('--ids', help='instead of measuring: a file of at most 512 token ids; their logits go to')
+    a.add_argument('--logits', help='this file, as raw f32')
     a.add_argument('--cpu', action='store_true', help='processor time instead of the clock, for one thread')
     o = a.parse_args()
     if o.list: return print('\n'.join(f'{n} {s}' for n, (s, _) in builds(o.lib).items()))
     lib, build = open_library(o.lib, o.build)
     lib.llama_backend_init()
     run = Run(lib, o)
+    if o.ids:
+        run.logits(list(map(int, open(o.ids).read().split())), o.logits)
+        os._exit(0)
     for _ in range(o.warm): run.round()
     done = [run.round() for _ in range(o.rounds)]
     middle = lambda k: sorted(r[k] for r in done)[len(done) // 2]

@@ -20,8 +20,9 @@
 OPT_DEFINE(ConvertOpts, CONVERT_ROWS)
 enum { PIECE_ELEMS = 1 << 17, MAX_FORMATS = 64 };
 
-/* row: row r of what is written is row row[r] of what is read; NULL: as they come. in == out: bytes are copied. fixed: stays as it is, whatever is asked. */
-typedef struct Recode { const FileTensor *from; const int32_t *row; bool fixed; FormatForm *in, *out; const Kern *decode, *encode; } Recode;
+/* row: row r of what is written is row row[r] of what is read; NULL: as they come. in == out: bytes are copied. fixed: stays as it is, whatever is asked.
+   parts: several tensors of the folder hold it, and rows are asked for; else NULL. */
+typedef struct Recode { const FileTensor *from; const int32_t *row; bool fixed; const ExportTensor *parts; FormatForm *in, *out; const Kern *decode, *encode; } Recode;
 typedef struct Convert {
   Arena *a; Module *m; Kerns *kerns; DevPool *pool;
   FormatForm *form[MAX_FORMATS]; int n_forms;
@@ -29,7 +30,7 @@ typedef struct Convert {
   const Weights *in; ModelExport *folder;   /* folder: NULL where the input is a GGUF file */
   int n_whole;                    /* tensors whose rows are not whole blocks of --quant */
   bool *keep_used;                /* of each --keep: a tensor got its format by it */
-  int64_t scratch_bytes;          /* of a thread */
+  int64_t scratch_bytes, tile_bytes; /* of a thread: to encode, to decode what several tensors hold */
   uint8_t *scratch, *buffer;
   int64_t done_bytes, all_bytes; int64_t drawn_ns;
   bool bar;
@@ -62,9 +63,10 @@ static const char *wanted(Convert *c, const ConvertOpts *o, const Recode *r, boo
     glob[eq - o->keep.p[i]] = 0;
     if (fnmatch(glob, t->name, 0)) continue;
     c->keep_used[i] = true;
-    return eq[1] ? eq + 1 : t->format;
+    return eq[1] ? eq + 1 : r->parts ? NULL : t->format;
   }
   *by_name = false;
+  if (r->parts) return o->quant;
   return o->quant && t->n_dims >= 2 && !r->fixed ? o->quant : t->format;
 }
 
@@ -78,25 +80,32 @@ static Err *check_keeps(Convert *c, const ConvertOpts *o) {
   return NULL;
 }
 
+/* What reads the one and writes the other, and the room a thread needs for it. */
+static Err *plan_kernels(Convert *c, Recode *r) {
+  if (r->in == r->out) return NULL;
+  if (r->in) TRY(kern_decode(c->kerns, r->in, &r->decode));
+  TRY(kern_encode(c->kerns, c->m, r->out, &r->encode));
+  c->scratch_bytes = MAX(c->scratch_bytes, ROUND_UP(r->encode->scratch_bytes + 64 + (int64_t)kern_blocks_bytes(r->out), 64));
+  if (r->parts) c->tile_bytes = MAX(c->tile_bytes, ROUND_UP((int64_t)model_export_tile_bytes(r->parts), 64));
+  return NULL;
+}
+
 static Err *plan_tensor(Convert *c, const ConvertOpts *o, Recode *r, FileOut *w) {
   const FileTensor *t = r->from;
   bool by_name;
-  if (!t->format || !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: %s: no format text has this number", t->name, t->type);
+  if (!r->parts && (!t->format || !t->p)) return err_new(ERR_UNSUPPORTED, "tensor %s: %s: no format text has this number", t->name, t->type);
   if (t->n_dims < 1 || t->n_dims > 4) return err_new(ERR_UNSUPPORTED, "tensor %s: %d dimensions, expected 1 to 4", t->name, t->n_dims);
   const char *name = wanted(c, o, r, &by_name);
-  TRY(form_of(c, t->format, &r->in));
+  if (!name) return err_new(ERR_USAGE, "tensor %s: several tensors hold it (layout %s), which a GGUF file cannot: name a format by --quant F or --keep GLOB=F", t->name, t->format);
+  if (!r->parts) TRY(form_of(c, t->format, &r->in));
   TRY(form_of(c, name, &r->out));
   if (t->dim[t->n_dims - 1] % r->out->decl->block) {
-    if (by_name) return err_new(ERR_SHAPE, "tensor %s: rows of %lld are not whole blocks of %lld, which %s has", t->name, (long long)t->dim[t->n_dims - 1], (long long)r->out->decl->block, name);
+    if (by_name || r->parts) return err_new(ERR_SHAPE, "tensor %s: rows of %lld are not whole blocks of %lld, which %s has%s", t->name, (long long)t->dim[t->n_dims - 1], (long long)r->out->decl->block, name, by_name ? "" : "; --keep GLOB=F names another format for it");
     r->out = r->in;
     c->n_whole++;
   }
   if (r->out->decl->gguf_id < 0) return err_new(ERR_UNSUPPORTED, "format %s: its text gives no number for GGUF files (: gguf N)", r->out->decl->name);
-  if (r->in != r->out) {
-    TRY(kern_decode(c->kerns, r->in, &r->decode));
-    TRY(kern_encode(c->kerns, c->m, r->out, &r->encode));
-    c->scratch_bytes = MAX(c->scratch_bytes, r->encode->scratch_bytes + 64 + (int64_t)kern_blocks_bytes(r->out));
-  }
+  TRY(plan_kernels(c, r));
   *w = (FileOut){.name = t->name, .n_dims = t->n_dims, .gguf_id = r->out->decl->gguf_id, .n_bytes = (uint64_t)(t->n_elems / r->out->decl->block * r->out->decl->n_bytes)};
   memcpy(w->dim, t->dim, sizeof w->dim);
   c->all_bytes += (int64_t)t->n_bytes;
@@ -131,16 +140,20 @@ static void decode_piece(const Recode *r, int64_t first, int64_t n, float *x) {
   }
 }
 
+static int64_t thread_bytes(const Convert *c) { return c->scratch_bytes + c->tile_bytes + ROUND_UP(c->piece * 4, 64); }
+
 static void recode_thread(void *ctx, int thread, int n_threads) {
   Convert *c = ctx;
   const Recode *r = c->now;
   int64_t a, b, out_block = r->out->decl->block, out_bytes = r->out->decl->n_bytes;
-  uint8_t *scratch = c->scratch + thread * (c->scratch_bytes + c->piece * 4);
-  float *x = (float *)(void *)(scratch + c->scratch_bytes);
+  uint8_t *scratch = c->scratch + thread * thread_bytes(c), *tile = scratch + c->scratch_bytes;
+  float *x = (float *)(void *)(tile + c->tile_bytes);
   (void)n_threads;
   while (dev_claim(&c->claim, 1, c->n_pieces, &a, &b)) {
     int64_t first = c->first + a * c->piece, n = MIN(c->piece, c->end - first);
-    decode_piece(r, first, n, x);
+    int64_t K = r->from->dim[r->from->n_dims - 1];
+    if (r->parts) model_export_rows(r->parts, first / K, n / K, tile, x);
+    else decode_piece(r, first, n, x);
     kern_encode_blocks(r->encode, r->out, x, n / out_block, c->buffer + a * (c->piece / out_block * out_bytes), scratch);
   }
 }
@@ -160,7 +173,7 @@ static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
 
 /* The input's pages under what is done are let go of: the model is never in memory as a whole. */
 static Err *advance(Convert *c, const Recode *r, size_t at, size_t n_bytes) {
-  if (!r->row && !r->fixed) os_drop_file_pages(r->from->p + at, n_bytes);
+  if (!r->row && !r->fixed && !r->parts) os_drop_file_pages(r->from->p + at, n_bytes);
   c->done_bytes += (int64_t)n_bytes;
   draw(c, false);
   return interrupted ? err_new(ERR_CANCELLED, "interrupted") : NULL;
@@ -177,16 +190,23 @@ static Err *copy_tensor(Convert *c, FileWriter *w, const Recode *r) {
   return NULL;
 }
 
+/* Bytes of the input under the first n elements of a tensor: of several tensors a share, for the bar. */
+static size_t bytes_under(const Recode *r, int64_t n) {
+  if (r->parts) return (size_t)((double)r->from->n_bytes * ((double)n / (double)r->from->n_elems));
+  return (size_t)(n / r->in->decl->block * r->in->decl->n_bytes);
+}
+
 static Err *recode_tensor(Convert *c, FileWriter *w, const Recode *r) {
   const FileTensor *t = r->from;
-  int64_t in_block = r->in->decl->block, out_block = r->out->decl->block, step = in_block / gcd(in_block, out_block * ENCODE_TILE) * out_block * ENCODE_TILE;
+  int64_t in_block = r->parts ? t->dim[t->n_dims - 1] * PACK_ROWS : r->in->decl->block, out_block = r->out->decl->block;
+  int64_t step = in_block / gcd(in_block, out_block * ENCODE_TILE) * out_block * ENCODE_TILE;
   int n_threads = dev_pool_n_threads(c->pool);
   c->now = r;
   c->piece = step >= PIECE_ELEMS ? step : PIECE_ELEMS / step * step;
   int64_t window = c->piece * 4 * n_threads;
   free(c->scratch);
   free(c->buffer);
-  c->scratch = malloc((size_t)((c->scratch_bytes + c->piece * 4) * n_threads));
+  c->scratch = aligned_alloc(64, (size_t)(thread_bytes(c) * n_threads));
   c->buffer = malloc((size_t)(window / out_block * r->out->decl->n_bytes));
   if (!c->scratch || !c->buffer) return err_new(ERR_MEMORY, "no memory for %lld weights at a time", (long long)window);
   for (c->first = 0; c->first < t->n_elems; c->first += window) {
@@ -195,14 +215,15 @@ static Err *recode_tensor(Convert *c, FileWriter *w, const Recode *r) {
     atomic_store(&c->claim.next, 0);
     dev_pool_run(c->pool, recode_thread, c);
     TRY(file_gguf_append(w, c->buffer, (size_t)((c->end - c->first) / out_block * r->out->decl->n_bytes)));
-    TRY(advance(c, r, (size_t)(c->first / in_block * r->in->decl->n_bytes), (size_t)((c->end - c->first) / in_block * r->in->decl->n_bytes)));
+    TRY(advance(c, r, bytes_under(r, c->first), bytes_under(r, c->end) - bytes_under(r, c->first)));
   }
   return NULL;
 }
 
 static Err *write_tensor(Convert *c, FileWriter *w, const Recode *r) {
   TRY(r->in == r->out ? copy_tensor(c, w, r) : recode_tensor(c, w, r));
-  if (r->row && !r->fixed) os_drop_file_pages(r->from->p, r->from->n_bytes);
+  if (r->parts) model_export_drop_pages(r->parts);
+  else if (r->row && !r->fixed) os_drop_file_pages(r->from->p, r->from->n_bytes);
   return NULL;
 }
 
@@ -241,7 +262,7 @@ static Err *open_input(Convert *c, const ConvertOpts *o, const char *path, Weigh
   c->file_out = ARENA_ARRAY(c->a, FileOut, c->n_tensors + 1);
   for (int i = 0; i < c->n_tensors; i++) {
     const ExportTensor *x = folder ? &c->folder->tensor[i] : NULL;
-    c->tensor[i] = x ? (Recode){.from = &x->t, .row = x->row, .fixed = x->fixed} : (Recode){.from = &c->in->tensor[i]};
+    c->tensor[i] = x ? (Recode){.from = &x->t, .row = x->row, .fixed = x->fixed, .parts = x->parts ? x : NULL} : (Recode){.from = &c->in->tensor[i]};
   }
   return NULL;
 }

@@ -63,7 +63,7 @@ static Err *logits_to(Model *m, const TextIds *ids, const char *path) {
   FILE *f = to_stdout ? stdout : fopen(path, "wb");
   Err *e = f ? logits_write(m, seq, ids, f, path) : err_new(ERR_IO, "%s: cannot be opened for writing: %s", path, strerror(errno));
   if (f && !to_stdout && fclose(f) && !e) e = err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-  if (f && !to_stdout && e) unlink(path);
+  if (f && !to_stdout && e && !os_is_device(path)) unlink(path);
   seq_free(seq);
   return e;
 }

@@ -18,13 +18,26 @@ const Command *cmd_find(const char *name) {
   return NULL;
 }
 
+/* What a file or a request says may be in an error: its control characters shall not steer the terminal. */
+static void print_tame(const char *text, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    bool c1 = c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0; /* U+0080 to U+009F */
+    if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f) fprintf(stderr, "\\x%02x", c);
+    else if (c1) fprintf(stderr, "\\x%02x", (unsigned char)text[++i]);
+    else fputc(c, stderr);
+  }
+}
+
 int cmd_fail(const char *command, Err *e) {
   ErrKind kind = err_kind(e);
   fflush(stdout);
   const char *text = err_text(e);
   size_t n = strlen(text);
   while (n && text[n - 1] == '\n') n--; /* a text's mistakes end their last line themselves */
-  fprintf(stderr, "lumen %s: %.*s\n", command, (int)n, text);
+  fprintf(stderr, "lumen %s: ", command);
+  print_tame(text, n);
+  fputc('\n', stderr);
   err_free(e);
   return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
 }

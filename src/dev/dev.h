@@ -34,10 +34,13 @@ Err *dev_pool_new(int n_threads, DevPool **out);       /* at least 1. Fails: ERR
 void dev_pool_free(DevPool *p);                        /* outside a region; NULL is fine */
 int dev_pool_n_threads(const DevPool *p);
 void dev_pool_run(DevPool *p, DevPoolFn *fn, void *ctx); /* fn on every thread; returns when all are done and their writes visible */
-/* In a region, by every thread. All writes before it are visible to all after it. */
-void dev_barrier(DevPool *p);
+/* The same on as many threads as really run: where others keep some of them from their cores and phases are short, those are left out for a while. */
+void dev_pool_run_fit(DevPool *p, DevPoolFn *fn, void *ctx);
+int dev_pool_n_active(const DevPool *p);               /* threads of the next dev_pool_run_fit, at most */
+/* In a region, by every thread of it. All writes before it are visible to all after it. */
+void dev_barrier(DevPool *p, int thread);
 /* The same with a serial step: the last to arrive gets true at once, does the step and calls dev_barrier_release; the others get false after that. */
-bool dev_barrier_last(DevPool *p);
+bool dev_barrier_last(DevPool *p, int thread);
 void dev_barrier_release(DevPool *p);
 
 /* Work claimed piece by piece: threads take [*begin, *end) of n_total until false. Zero `next` outside the region or in a serial step. */

@@ -126,10 +126,11 @@ typedef struct Reader { Arena *a; FileFormatFind find; void *ctx; const uint8_t 
 
 static Err *read_tensor(const Reader *r, const json_t *v, FileTensor *t) {
   if (!json_is_object(v)) return err_new(ERR_FORMAT, "expected an object of dtype, shape and data_offsets");
-  const char *dtype = json_string_value(json_object_get(v, "dtype"));
+  const json_t *word = json_object_get(v, "dtype");
+  const char *dtype = json_string_value(word);
   FileFormat f = {0};
   size_t begin, end;
-  if (!dtype || file_name_fault((const uint8_t *)dtype, strlen(dtype))) return err_new(ERR_FORMAT, "dtype: expected a string");
+  if (!dtype || file_name_fault((const uint8_t *)dtype, json_string_length(word))) return err_new(ERR_FORMAT, "dtype: expected a string");
   TRY(read_shape(json_object_get(v, "shape"), t));
   TRY(read_offsets(json_object_get(v, "data_offsets"), r->n_data, &begin, &end));
   bool known = r->find(r->ctx, dtype, -1, &f);
@@ -180,8 +181,8 @@ static Err *read_tensors(Reader *r, Weights *w, const json_t *header) {
   size_t n = 0, n_all = json_object_size(header);
   const char *name;
   json_t *v;
+  TRY(file_tensors_fit(w, n_all));
   FileTensor *all = ARENA_ARRAY(r->a, FileTensor, (size_t)w->n_tensors + n_all), *mine = all + w->n_tensors;
-  if (n_all > FILE_ITEMS_MAX) return err_new(ERR_LIMIT, "%zu tensors, expected at most %d", n_all, FILE_ITEMS_MAX);
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
   json_object_foreach((json_t *)(uintptr_t)header, name, v) {
     if (!strcmp(name, "__metadata__")) {
@@ -256,7 +257,7 @@ static Err *part_names(Arena *a, const json_t *map, const char ***out, size_t *n
   json_t *v;
   json_object_foreach((json_t *)(uintptr_t)map, name, v) {
     const char *f = json_string_value(v);
-    if (!f || file_name_fault((const uint8_t *)f, strlen(f)) || strchr(f, '/') || f[0] == '.')
+    if (!f || file_name_fault((const uint8_t *)f, json_string_length(v)) || strchr(f, '/') || f[0] == '.')
       return err_new(ERR_FORMAT, "weight_map '%.100s': expected the name of a file in the directory", name);
     file[n++] = arena_dup(a, f);
   }

@@ -151,6 +151,27 @@ static void split_lanewise(Legal *l, IrRef v, const IrIns *in) {
   }
 }
 
+/* Four lanes have no permutation by a vector before AVX: by bytes. */
+static IrRef pick_part(Legal *l, IrRef at, IrRef from) {
+  IrBuild *b = &l->b;
+  if (ir_type_lanes(b->fn, ir_type_of(b->fn, at)) > 4) return ir_op2(b, IR_pick, at, from);
+  IrRef bytes = add_i(b, ir_op2(b, IR_mul, and_i(b, at, 3), ci(b, at, 0x04040404)), 0x03020100);
+  return ir_op1(b, IR_bits, ir_op2(b, IR_shuf, ir_op1(b, IR_bits, from), bytes));
+}
+
+/* Lane at % (n parts' lanes) of the parts of `from`: the upper bits of the number choose between them. */
+static IrRef pick_among(Legal *l, IrRef at, IrRef from, int first, int n) {
+  if (n == 1) return pick_part(l, at, part(l, from, first));
+  IrRef set = cmp_i(&l->b, IR_P_ne, and_i(&l->b, at, n / 2 * l->t->vec_lanes), 0);
+  IrRef above = pick_among(l, at, from, first + n / 2, n / 2);
+  return ir_op3(&l->b, IR_select, set, above, pick_among(l, at, from, first, n / 2));
+}
+
+static void split_pick(Legal *l, IrRef v, const IrIns *in) {
+  int n = type_parts(l, in->type);
+  for (int p = 0; p < n; p++) l->map[v * MAX_PARTS + p] = pick_among(l, part(l, in->arg[0], p), in->arg[1], 0, n);
+}
+
 static void keep_tile(Legal *l, const IrIns *in) {
   CHECK(l->t->tiles, "%s has no matrix tiles", l->t->name);
   IrIns out = *in;
@@ -166,6 +187,7 @@ static void split_ins(Legal *l, IrRef v) {
     case IR_iota: split_iota(l, v, in); break;
     case IR_extract: case IR_insert: split_lane(l, v, in); break;
     case IR_radd: case IR_rmax: case IR_rmin: split_reduce(l, v, in); break;
+    case IR_pick: split_pick(l, v, in); break;
     case IR_tbegin: case IR_tend: case IR_tzero: case IR_tload: case IR_tstore: case IR_tdot4: case IR_tdot2: keep_tile(l, in); break;
     default: split_lanewise(l, v, in);
   }

@@ -145,7 +145,7 @@ IrType ir_result_type(const IrFn *fn, IrOp op, const IrRef *arg) {
     case RULE_W: return ir_type_of(fn, arg[1]);
     case RULE_R: return ir_vec_type_or_none(e, 1);
     case RULE_X: return conversion_type(op, e, n);
-    default: return op == IR_extract ? ir_vec_type_or_none(e, 1) : t;
+    default: return op == IR_pick ? ir_type_of(fn, arg[1]) : op == IR_extract ? ir_vec_type_or_none(e, 1) : t;
   }
 }
 

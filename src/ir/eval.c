@@ -147,6 +147,7 @@ static void moves(const IrEval *e, const IrVal *restrict a, const IrVal *restric
     case IR_f2i: EACH(i, f2i(a->f[l])); break;
     case IR_bits: EACH(u, a->u[l]); break;
     case IR_splat: EACH(u, a->u[0]); break;
+    case IR_pick: EACH(u, b->u[a->u[l] % (unsigned)n]); break;
     case IR_extract: out->u[0] = a->u[e->imm]; break;
     case IR_insert: EACH(u, a->u[l]); out->u[e->imm] = b->u[0]; break;
     case IR_radd: case IR_rmax: case IR_rmin: reduce(e, a, out); break;

@@ -32,6 +32,9 @@ int64_t ir_val_imm(const IrVal *v, IrElt e);                  /* lane 0 as a con
    additions, addresses and powers of two; needed constants are appended through b. */
 IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep);
 
+/* bitops.c: shifts and masks of vectors, merged in place. */
+void ir_simplify_bits(IrBuild *b, IrIns *x);
+
 /* print.c */
 void ir_type_print(const IrFn *fn, IrType t, Str *out);
 void ir_ins_print(const IrFn *fn, IrRef v, Str *out);         /* one line, no indentation, no newline */

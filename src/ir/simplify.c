@@ -154,6 +154,7 @@ IrRef ir_simplify(IrBuild *b, IrIns *x, bool deep) {
   swap_const(fn, x);
   if (fold_consts(fn, x)) return 0;
   if (x->op == IR_select) return select_identity(fn, x);
+  if (deep) ir_simplify_bits(b, x);
   if (ir_op_n_args[x->op] == 1) return unary(fn, x);
   if (ir_op_n_args[x->op] != 2) return 0;
   int64_t c;

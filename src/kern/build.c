@@ -93,9 +93,10 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
   }
   TRY(err_wrap(ir_fn_verify(fn), "kernel %s", fn->name));
   TRY(opt_pipeline(fn));
-  TRY(err_wrap(gen_compile(tmp, fn, k->target, &opt, &code), "kernel %s", fn->name));
+  Err *e = gen_compile(tmp, fn, k->target, &opt, &code);
   if (mach.p) trace_text(TRACE_mach, fn->name, mach.p);
   str_free(&mach);
+  TRY(err_wrap(e, "kernel %s", fn->name));
   trace_code(&code, fn->name);
   KernKey *kk = ARENA_NEW(k->arena, KernKey);
   const void *entry;
@@ -112,7 +113,7 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
 }
 
 static uint64_t sched_key(const Sched *s, uint64_t h) {
-  int v[18] = {s->ahead, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  int v[19] = {s->ahead, s->side, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
   return hash_bytes(v, sizeof v, h);
 }
 

@@ -441,7 +441,7 @@ static void run_thread(void *ctx, int thread, int n_threads) {
   for (int i = 0; i < d->n_jobs; i++) {
     const Job *j = &d->job[i];
     int64_t a, b, chunk = n_threads == 1 ? MAX(j->n_items, 1) : MAX(j->n_items / (n_threads * 4), 1);
-    if (i && j[-1].phase != j->phase && d->pool) dev_barrier(d->pool);
+    if (i && j[-1].phase != j->phase && d->pool) dev_barrier(d->pool, thread);
     while (dev_claim(&d->claim[i], chunk, j->n_items, &a, &b)) j->k->entry(j->args, a, b, d->scratch[thread].p);
   }
 }

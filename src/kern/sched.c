@@ -54,6 +54,18 @@ static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernSh
   trace_printf(TRACE_sched, "%s: %d neighbours along axis %d in lockstep, up to %d sums at once", r->name, s->tile[0], s->row_axis, s->chains);
 }
 
+enum { SIDE_ROWS = 32 }; /* two tiles: more would be more streams than the prefetchers follow */
+
+/* Weights are read once, in the order they lie, so memory should set the pace. Integer sums end with every group, and the processor works on several
+   groups at once; a chain over all of K waits for its own last step, so two tiles take turns. */
+static void one_row(const Target *t, const TpRegion *r, const Need *n, Sched *s) {
+  int side = SIDE_ROWS / t->vec_lanes;
+  while (side > 1 && side * MAX(n->sums, 1) + 4 > t->n_vec_regs) side /= 2;
+  if (!n->integer && side * t->vec_lanes >= PACK_ROWS) s->side = side;
+  if (s->side) trace_printf(TRACE_sched, "%s: one row, float road: %d blocks of %d weight rows side by side, as one chain of sums waits for its own last step", r->name, s->side, t->vec_lanes);
+  else trace_printf(TRACE_sched, "%s: one row: weights are read once, in the order they lie, so memory sets the pace and no tile is needed", r->name);
+}
+
 static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 3, 2, 1};
 
 /* What registers each size of tile needs, and which are left out for it. */
@@ -75,10 +87,6 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     lockstep(t, p, r, shape, &s);
     return s;
   }
-  if (shape == KERN_ONE) {
-    trace_printf(TRACE_sched, "%s: one row: weights are read once, in the order they lie, so memory sets the pace and no tile is needed", r->name);
-    return s;
-  }
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {0};
@@ -88,6 +96,10 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     n.integer |= one.integer;
     n.coded |= one.coded;
     n.K = MAX(n.K, one.K);
+  }
+  if (shape == KERN_ONE) {
+    one_row(t, r, &n, &s);
+    return s;
   }
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
   int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);

@@ -1,5 +1,6 @@
 /* Kernel specs: one call of an op as a line of text, kern.h says how it reads. In: text and a checked module. Out: a program of that one call,
    planned, as a model would have it: rows are symbols, weights are weights, everything else is an input, an output or a state. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kern/kern.h"
@@ -56,8 +57,10 @@ static Err *scan_tensor(Scan *s, KernItem *it) {
 static Err *scan_number(Scan *s, KernItem *it) {
   char *end, *end_int;
   it->fval = strtod(s->p, &end);
+  errno = 0;
   it->ival = strtoll(s->p, &end_int, 10);
   it->is_int = end_int == end;
+  if (it->is_int && errno) return bad(s, "a whole number of 64 bits");
   if (end == s->p || is_word(*end)) return bad(s, "a number, or a type with dimensions like f32[1,64]");
   s->p = end;
   return NULL;

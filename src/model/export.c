@@ -197,12 +197,20 @@ static Err *dense_values(Model *m, const ModelTensor *t, const TensorSource *to,
   return NULL;
 }
 
+static Err *export_parts(Model *m, const ModelTensor *t, const TensorSource *to, ExportTensor *x) {
+  PartsReader *r = ARENA_NEW(m->arena, PartsReader);
+  x->t.n_dims = t->n_dims;
+  memcpy(x->t.dim, t->dim, sizeof t->dim);
+  TRY(err_wrap(model_parts_reader(m->kerns, m->forms, t->parts, r), "tensor %s", t->file->name));
+  x->parts = r;
+  return compose_rows(m, to, t->source, t->parts->fit.rows, &x->row);
+}
+
 static Err *export_tensor(Export *e, const ModelTensor *t) {
   Model *m = e->m;
   const TensorSource *to = &t->decl->source[0];
   if (!t->file || t->same_as >= 0) return NULL; /* none, or another's bytes: the reader's text says the same of the file made here */
   if (to->each) return err_new(ERR_UNSUPPORTED, "tensor \"%s\": what `each` makes of its elements cannot be undone", to->name);
-  if (t->parts) return err_new(ERR_UNSUPPORTED, "tensor %s: several tensors hold it (layout %s); convert takes weights that lie in one", t->file->name, t->parts->layout->name);
   ExportTensor x = {.t = *t->file, .fixed = t->values != NULL};
   x.t.name = arena_dup(m->arena, hyper_name(&m->env, to->name));
   if (t->values) {
@@ -210,7 +218,8 @@ static Err *export_tensor(Export *e, const ModelTensor *t) {
     x.t.type = "F32";
     x.t.n_bytes = (size_t)x.t.n_elems * 4;
     TRY(dense_values(m, t, to, &x.t.p));
-  } else TRY(compose_rows(m, to, t->source, t->dim[0], &x.row));
+  } else if (t->parts) TRY(export_parts(m, t, to, &x));
+  else TRY(compose_rows(m, to, t->source, t->dim[0], &x.row));
   put_tensor(e, x);
   return NULL;
 }
@@ -304,7 +313,7 @@ static const char *folder_name(Arena *a, const char *path) {
   return arena_dup_n(a, path + at, n - at);
 }
 
-static Err *export_parts(Export *e, const char *path) {
+static Err *export_all(Export *e, const char *path) {
   static const uint32_t version = 2; /* of the layouts of blocks, by the GGUF specification */
   TRY(model_bind(e->m, path));
   e->x.from = e->m->weights;
@@ -324,7 +333,7 @@ Err *model_export_open(const char *path, const char *std_dir, ModelExport **out)
   Export *e = calloc(1, sizeof *e);
   CHECK(e);
   e->m = model_new(&(ModelOptions){.std_dir = std_dir, .precision = "f32", .n_threads = 1});
-  Err *err = export_parts(e, path);
+  Err *err = export_all(e, path);
   if (err) {
     model_export_close(&e->x);
     return strncmp(err_text(err), path, strlen(path)) ? err_wrap(err, "%s", path) : err;
@@ -332,6 +341,12 @@ Err *model_export_open(const char *path, const char *std_dir, ModelExport **out)
   *out = &e->x;
   return NULL;
 }
+
+size_t model_export_tile_bytes(const ExportTensor *t) { return model_parts_tile_bytes(t->parts); }
+
+void model_export_rows(const ExportTensor *t, int64_t first, int64_t n, void *tile, float *out) { model_parts_rows(t->parts, t->row, first, n, tile, out); }
+
+void model_export_drop_pages(const ExportTensor *t) { model_parts_drop_pages(t->parts->parts); }
 
 void model_export_close(ModelExport *x) {
   if (!x) return;

@@ -208,16 +208,19 @@ static Err *finish(HyperEnv *env, Tp *forms, const char *name, TensorParts *p) {
   return NULL;
 }
 
-/* What lies there beside a plain tensor that a layout would have a meaning for, in words. */
+/* What lies there beside a plain tensor that a layout would have a meaning for, and what the metadata says of it, in words. */
 static Err *nothing_fits(HyperEnv *env, const char *name, const char *stem) {
   const FileTensor *t;
-  Str s = {0}, shape = {0};
+  Str s = {0}, shape = {0}, said = {0};
+  ModelNames told = {0};
   for (int i = 0; (t = sibling(env->w, stem, i)) && i < 12; i++) {
     str_clear(&shape);
     file_tensor_shape(t, &shape);
     str_addf(&s, "%s%s %s %s", i ? ", " : "", t->name, t->type, shape.p);
   }
-  Err *e = err_new(ERR_UNSUPPORTED, "tensor %s: no layout of the texts fits the tensors that hold it: %s", name, s.p ? s.p : "");
+  for (int i = 0; i < env->module->n_layouts; i++) if (stem_of(env->arena, env->module->layout[i]->of, name)) model_says_tell(env, env->module->layout[i], &told, &said);
+  Err *e = err_new(ERR_UNSUPPORTED, "tensor %s: no layout of the texts fits the tensors that hold it: %s%s%s", name, s.p ? s.p : "", said.n ? "; the metadata says " : "", said.n ? said.p : "");
+  str_free(&said);
   str_free(&s);
   str_free(&shape);
   return e;
@@ -232,25 +235,35 @@ static bool is_part_of_some(HyperEnv *env, const char *name, const char *weight)
   return false;
 }
 
+/* The last layout that the tensors fit and the metadata does not contradict; of those contradicted only, the first contradiction. */
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out) {
   const char *shared = NULL;
+  Err *odd = NULL;
   *out = NULL;
   for (int i = env->module->n_layouts - 1; i >= 0; i--) {
     const LayoutDecl *l = env->module->layout[i];
     const char *stem = stem_of(env->arena, l->of, name);
     if (stem && (!shared || strlen(stem) < strlen(shared))) shared = stem;
     if (!stem) continue;
-    TensorParts *p = ARENA_NEW(env->arena, TensorParts);
     bool fits = false;
-    *p = (TensorParts){.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
-    if (!find_tensors(env, l, stem, p)) continue;
-    TRY(read_extents(env, l, stem, &p->fit));
-    TRY(err_wrap(format_parts_fit(env->arena, env->module, &p->fit, &fits), "tensor %s", name));
-    if (!fits) continue;
+    TensorParts tried = {.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
+    if (!find_tensors(env, l, stem, &tried)) continue;
+    Err *e = read_extents(env, l, stem, &tried.fit);
+    if (!e) e = err_wrap(format_parts_fit(env->module, &tried.fit, &fits), "tensor %s", name);
+    if (!e && !fits) continue;
+    Err *said = e ? NULL : err_wrap(model_says_check(env, l, &tried.fit), "tensor %s", name);
+    if (said && !odd) odd = said;
+    else err_free(said);
+    if (said) continue;
+    err_free(odd);
+    TRY(e);
+    TensorParts *p = ARENA_NEW(env->arena, TensorParts);
+    *p = tried;
     TRY(err_wrap(finish(env, forms, name, p), "tensor %s", name));
     *out = p;
     return NULL;
   }
+  if (odd) return odd;
   const FileTensor *t;
   for (int i = 0; shared && (t = sibling(env->w, shared, i)); i++)
     if (strcmp(t->name, name) && is_part_of_some(env, t->name, name)) return nothing_fits(env, name, shared);
@@ -258,26 +271,44 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
 }
 
 /* ---- decoding ------------------------------------------------------------------------------------------------------ */
-/* Packed as f32, tile by tile, then laid out row by row: [rows][cols]. */
-Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out) {
-  FormatForm *f;
-  const Kern *k;
-  int64_t N = p->fit.rows, K = p->fit.cols;
-  int32_t row[PACK_ROWS];
-  uint8_t scratch[256];
+Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsReader *out) {
   FormatParts plain = p->fit;
+  PartsReader r = {.parts = p};
   for (int i = 0; i < p->layout->n_parts; i++) if (plain.part[i].groups == GROUPS_SORTED) plain.part[i].groups = GROUPS_ANY;
-  TRY(tp_parts_form(forms, &plain, true, &f));
-  TRY(kern_pack(kerns, f, K, &k));
-  float *tile = ARENA_ARRAY(a, float, K * PACK_ROWS + 64);
-  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)p->at, row, (void *)(((uintptr_t)tile + 63) & ~(uintptr_t)63)};
-  const float *v = args[2];
-  format_table_args(f, args);
-  for (int64_t n = 0; n < N; n += PACK_ROWS) {
-    for (int i = 0; i < PACK_ROWS; i++) row[i] = (int32_t)MIN(n + i, N - 1);
-    k->entry(args, 0, 1, scratch);
-    for (int64_t i = 0; i < MIN(PACK_ROWS, N - n); i++)
-      for (int64_t c = 0; c < K; c++) out[(n + i) * K + c] = v[c * PACK_ROWS + i];
-  }
+  TRY(tp_parts_form(forms, &plain, true, &r.form));
+  TRY(kern_pack(kerns, r.form, p->fit.cols, &r.pack));
+  *out = r;
   return NULL;
+}
+
+size_t model_parts_tile_bytes(const PartsReader *r) { return (size_t)r->parts->fit.cols * PACK_ROWS * sizeof(float) + 256; }
+
+/* Packed as f32, tile by tile, then laid out row by row. */
+void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out) {
+  int64_t K = r->parts->fit.cols;
+  int32_t row[PACK_ROWS];
+  _Alignas(64) uint8_t scratch[256];
+  void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)r->parts->at, row, (void *)ROUND_UP((uintptr_t)tile, 64)};
+  const float *v = args[2];
+  format_table_args(r->form, args);
+  for (int64_t at = 0; at < n; at += PACK_ROWS) {
+    for (int i = 0; i < PACK_ROWS; i++) {
+      int64_t k = first + MIN(at + i, n - 1);
+      row[i] = map ? map[k] : (int32_t)k;
+    }
+    r->pack->entry(args, 0, 1, scratch);
+    for (int64_t i = 0; i < MIN(PACK_ROWS, n - at); i++)
+      for (int64_t c = 0; c < K; c++) out[(at + i) * K + c] = v[c * PACK_ROWS + i];
+  }
+}
+
+Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out) {
+  PartsReader r;
+  TRY(model_parts_reader(kerns, forms, p, &r));
+  model_parts_rows(&r, NULL, 0, p->fit.rows, arena_alloc(a, model_parts_tile_bytes(&r)), out);
+  return NULL;
+}
+
+void model_parts_drop_pages(const TensorParts *p) {
+  for (int i = 0; i < p->layout->n_parts; i++) if (p->tensor[i]) os_drop_file_pages(p->tensor[i]->p, p->tensor[i]->n_bytes);
 }

@@ -154,10 +154,9 @@ void model_spent_add(Model *m, ModelSpent *s, const SpentJob *j) {
   r->state_bytes += w.state_bytes;
 }
 
-void model_spent_watch(Model *m, bool on) {
-  m->watched = on;
-  if (on) memset(m->spent, 0, sizeof m->spent);
-}
+void model_spent_watch(Model *m, bool on) { m->watched = on; }
+
+void model_spent_forget(Model *m, bool several) { memset(&m->spent[several], 0, sizeof m->spent[several]); }
 
 static int by_time(const void *a, const void *b) {
   int64_t x = ((const ModelSpentRow *)a)->t_ns, y = ((const ModelSpentRow *)b)->t_ns;
@@ -166,7 +165,7 @@ static int by_time(const void *a, const void *b) {
 
 const ModelSpent *model_spent(Model *m, bool several) {
   ModelSpent *s = &m->spent[several];
-  qsort(s->row, (size_t)s->n, sizeof *s->row, by_time);
+  if (s->n) qsort(s->row, (size_t)s->n, sizeof *s->row, by_time);
   return s;
 }
 

@@ -345,7 +345,7 @@ static Vals emit_load(Emit *e, Dx x) {
     if (v.n == 1) return v;
     if (e->n_rows == 1) return (Vals){1, v.vec, v.v + e->tile_row};
     Vals all = {e->n_rows, v.vec, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-    for (int k = 0; k < all.n; k++) all.v[k] = v.v[k / e->blocks];
+    for (int k = 0; k < all.n; k++) all.v[k] = v.v[v.n == e->n_rows ? k : k / e->blocks]; /* made before or after rows became blocks of lanes */
     return all;
   }
   int rows = emit_in_rows(e, x) ? e->n_rows : 1;

@@ -443,7 +443,7 @@ static void all_rows(Emit *e, const TpRegion *r, IrRef done, IrRef M) {
     Loop l;
     loop_begin(e, &l, n, false, NULL, 0);
     e->axis[0] = lin_add(e, lin_ref(l.iv, T), lin_ref(done, 1));
-    e->n_rows = T;
+    e->n_rows = T * e->blocks;
     tile_rows(e, r);
     e->n_rows = 1;
     loop_end(e, &l, NULL);
@@ -458,8 +458,39 @@ static int64_t contraction_tiles(const Dag *d, const TpStmt *t) {
   return (n + PACK_ROWS - 1) / PACK_ROWS;
 }
 
+/* The rows of one tile of weights: a block of lanes after another. */
+static void one_tile(Emit *e, const TpRegion *r, IrRef from, IrRef to) {
+  Loop subs;
+  if (e->lanes < PACK_ROWS) {
+    loop_begin(e, &subs, ir_const_i(&e->b, IR_T_i64, PACK_ROWS / e->lanes), true, NULL, 0);
+    e->sub = subs.iv;
+  }
+  e->axis[1] = lin_ref(e->tile, PACK_ROWS);
+  if (e->sub) e->axis[1] = lin_add(e, e->axis[1], lin_ref(e->sub, e->lanes));
+  e->axis[1].lane = 1;
+  all_rows(e, r, from, to);
+  if (e->sub) loop_end(e, &subs, NULL);
+  e->sub = 0;
+}
+
+/* Tiles first .. last - 1 as far as they fill the blocks of lanes side by side: what hides the latency of one row's only sum. Out: the first left over. */
+static IrRef tiles_side_by_side(Emit *e, const TpRegion *r, IrRef first, IrRef last, IrRef M) {
+  Loop l;
+  IrRef tiles = ir_const_i(&e->b, IR_T_i64, e->s.side * e->s.lanes / PACK_ROWS), n = ir_op2(&e->b, IR_udiv, ir_op2(&e->b, IR_sub, last, first), tiles);
+  loop_begin(e, &l, n, false, NULL, 0);
+  e->tile = ir_op2(&e->b, IR_add, first, ir_op2(&e->b, IR_mul, l.iv, tiles));
+  e->lanes = e->s.lanes;
+  e->axis[1] = lin_ref(e->tile, PACK_ROWS);
+  e->axis[1].lane = 1;
+  e->blocks = e->s.side;
+  all_rows(e, r, zero64(e), M);
+  e->blocks = 1;
+  loop_end(e, &l, NULL);
+  return ir_op2(&e->b, IR_add, first, ir_op2(&e->b, IR_mul, n, tiles));
+}
+
 static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef last) {
-  Loop tiles, subs;
+  Loop tiles;
   IrRef M = lin_value(e, lin_of(e, e->p->stmt[r->stmt[0]].extent[0]));
   dag_walk_begin(e->d);
   if (e->s.stage) for (int i = 0; i < r->n_stmts; i++) find_panels(e, e->p->stmt[r->stmt[i]].rhs);
@@ -468,6 +499,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
     e->scratch_bytes += SUMS_BYTES;
     ir_tile(&e->b, IR_tbegin, e->s.matrix_bytes);
   }
+  if (e->s.side) first = tiles_side_by_side(e, r, first, last, M);
   loop_begin(e, &tiles, ir_op2(&e->b, IR_sub, last, first), false, NULL, 0);
   e->tile = ir_op2(&e->b, IR_add, first, tiles.iv);
   e->lanes = e->s.lanes;
@@ -479,15 +511,7 @@ static void lower_contraction(Emit *e, const TpRegion *r, IrRef first, IrRef las
     e->tile = ir_op2(&e->b, IR_urem, e->tile, n_tiles);
   }
   for (int b = 0; b < e->p->n_bufs; b++) if (e->panel[b].code || e->panel[b].value) emit_panel(e, b);
-  if (e->lanes < PACK_ROWS) {
-    loop_begin(e, &subs, ir_const_i(&e->b, IR_T_i64, PACK_ROWS / e->lanes), true, NULL, 0);
-    e->sub = subs.iv;
-  }
-  e->axis[1] = lin_ref(e->tile, PACK_ROWS);
-  if (e->sub) e->axis[1] = lin_add(e, e->axis[1], lin_ref(e->sub, e->lanes));
-  e->axis[1].lane = 1;
-  all_rows(e, r, from, to);
-  if (e->sub) loop_end(e, &subs, NULL);
+  one_tile(e, r, from, to);
   loop_end(e, &tiles, NULL);
   if (e->s.n_matrix) ir_tile(&e->b, IR_tend, 0);
   ir_ret(&e->b);

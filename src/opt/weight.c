@@ -37,12 +37,24 @@ static IrRef emit_table(const Emit *e, const FormatForm *f, int table) {
   return e->arg[i];
 }
 
+/* A table of 16 floats, kept in registers; the index is below 16. */
+static IrRef pick16(Emit *e, IrRef base, IrRef index, int lanes, int first, int n) {
+  IrType ti = ir_vec_type(IR_E_I32, lanes);
+  if (n == lanes) return ir_op2(&e->b, IR_pick, index, emit_load_at(e, IR_M_f32, lanes, base, lin_const(4 * first)));
+  IrRef set = ir_cmp(&e->b, IR_icmp, IR_P_ne, ir_op2(&e->b, IR_and, index, ir_const_i(&e->b, ti, n / 2)), ir_const_i(&e->b, ti, 0));
+  IrRef above = pick16(e, base, index, lanes, first + n / 2, n / 2);
+  return ir_op3(&e->b, IR_select, set, above, pick16(e, base, index, lanes, first, n / 2));
+}
+
 /* table[index]: lane by lane when the index is. */
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes) {
   IrRef base = emit_table(e, f, (int)n->ival);
   IrType ti = ir_vec_type(IR_E_I32, lanes), tf = ir_vec_type(IR_E_F32, lanes);
   int bytes = ir_mem_bytes[n->op];
   if (lanes == 1) return emit_load_at(e, (IrMem)n->op, 1, base, lin_ref(ir_op1(&e->b, IR_sext, index), bytes));
+  const DxNode *at = &f->dag->node[n->arg[0]];
+  int64_t most = at->kind == DX_LEAF ? f->leaf[at->ival].hi : dx_range(f->dag, n->arg[0], NULL).hi;
+  if (n->op == IR_M_f32 && f->dag->tab[n->ival].decl->n_values == FULL_LANES && most < FULL_LANES) return pick16(e, base, index, lanes, 0, FULL_LANES);
   if (bytes > 1) index = ir_shift(&e->b, IR_shl, index, bytes == 2 ? 1 : 2);
   if (n->op != IR_M_f16 && n->op != IR_M_bf16) return ir_gather(&e->b, (IrMem)n->op, n->type == DT_F32 ? tf : ti, base, index, 0);
   emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, ti, base, index, 0), 0); /* widened on the way through scratch */
@@ -155,6 +167,10 @@ enum { ROWS_AHEAD = 6 };
 static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) {
   PackLayout l = format_layout(form_of(e, buf), buf_K(e, buf));
   Lin byte = lin_add(e, in_tile, lin_ref(e->tile, l.tile_bytes));
+  if (e->blocks > 1) { /* which of the blocks of lanes side by side */
+    int64_t lane = (int64_t)e->row % e->blocks * e->lanes;
+    byte.k += lane / PACK_ROWS * l.tile_bytes + lane % PACK_ROWS * row_bytes;
+  }
   if (e->sub) byte = lin_add(e, byte, lin_ref(e->sub, (int64_t)e->lanes * row_bytes));
   IrRef v = emit_load_at(e, m, e->lanes, buf_base(e, buf), byte);
   if (!e->s.ahead || e->n_rows < ROWS_AHEAD || v <= e->newest) return v; /* loads of before come again */

@@ -12,20 +12,21 @@ static const char *const probes[] = {
   "CamelCase HTMLParser iPhone ABCdef \xC3\x80\xC3\xA9 \xD0\x9F\xD1\x80\xD0\xB8\xD0\xB2\xD0\xB5\xD1\x82 \xCE\x93\xCE\xB5\xCE\xB9\xCE\xAC", "\xF0\x9F\x98\x80\xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD \xE2\x82\xAC\x35 \xC2\xBD \xE2\x85\xA3 \xD9\xA3\xD9\xA4 \xC2\xA0x \xE3\x80\x80y  ", "'s 'S 're 123abc abc123 a1b2 ,x .y\n.\r\n\r\n \n",
 };
 
+static void put_piece(void *to, const char *p, size_t n) { str_add_n(to, p, n); }
+static void put_ended(void *to, const char *p, size_t n) {
+  str_add_n(to, p, n);
+  str_add_c(to, 0);
+}
+
 /* The pieces of all probes under some steps, each ended by a zero byte. */
 static Err *cut_probes(const TextVocab *v, Str *out) {
   Arena *a = arena_new("probes");
   Err *e = NULL;
   for (size_t i = 0; i < COUNT_OF(probes) && !e; i++) {
     Str s = {0};
-    Pieces pieces = {0};
     if (v->n_norm) e = text_steps_normalize(v, v->norm, v->n_norm, probes[i], strlen(probes[i]), &s);
     else str_add(&s, probes[i]);
-    if (!e) text_steps_split(v, a, s.p ? s.p : "", s.n, true, &pieces);
-    for (int k = 0; k < pieces.n; k++) {
-      str_add_n(out, pieces.p[k].p, pieces.p[k].n);
-      str_add_c(out, 0);
-    }
+    if (!e) text_steps_split(v, a, s.p ? s.p : "", s.n, true, put_ended, out);
     str_free(&s);
   }
   arena_free(a);
@@ -71,8 +72,8 @@ static Merge *merges_in_order(Arena *a, const TextVocab *v, int *n) {
   Merge *all = ARENA_ARRAY(a, Merge, (size_t)m->n + 1);
   *n = 0;
   for (uint32_t i = 0; m->slot && i <= m->mask; i++) {
-    const MergeSlot *s = &m->slot[i];
-    if (s->to.id >= 0) all[(*n)++] = (Merge){s->to.rank, (int32_t)(s->key >> 32), (int32_t)(uint32_t)s->key, s->to.id};
+    int32_t left, right;
+    if (text_merge_at(m, i, &left, &right)) all[(*n)++] = (Merge){m->slot[i].to.rank, left, right, m->slot[i].to.id};
   }
   qsort(all, (size_t)*n, sizeof *all, by_rank);
   return all;
@@ -118,10 +119,8 @@ static Err *put_around(const TextVocab *v, TextVocabSource *out) {
 static Err *put_spaces(const TextVocab *v, TextVocabSource *out) {
   Arena *a = arena_new("spaces");
   Str s = {0}, all = {0};
-  Pieces pieces = {0};
   Err *e = text_steps_normalize(v, v->norm, v->n_norm, "a b", 3, &s);
-  if (!e) text_steps_split(v, a, s.p ? s.p : "", s.n, true, &pieces);
-  for (int i = 0; i < pieces.n; i++) str_add_n(&all, pieces.p[i].p, pieces.p[i].n);
+  if (!e) text_steps_split(v, a, s.p ? s.p : "", s.n, true, put_piece, &all);
   bool plain = all.p && !strcmp(all.p, "a\xE2\x96\x81" "b"), marked = all.p && !strcmp(all.p, "\xE2\x96\x81" "a\xE2\x96\x81" "b");
   if (!e && !plain && !marked) e = err_new(ERR_UNSUPPORTED, "tokenizer: writes spaces as no kind of GGUF does");
   out->add_space_prefix = marked;

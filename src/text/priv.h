@@ -110,6 +110,7 @@ Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out);
 typedef struct JsonWalk { Arena *a; const char *p, *end, *start; int depth; bool late; } JsonWalk;
 Err *text_json_parse_late(Arena *a, const char *p, size_t n, Val *out);
 char text_json_late(const Val *v);                                /* the bracket, or 0: v is NULL or has been read */
+int64_t text_json_late_n(Val late);                               /* at least as many items as there are */
 JsonWalk text_json_walk(Arena *a, Val late);                      /* stands before the bracket */
 Err *text_json_enter(JsonWalk *w, char bracket);                  /* takes '[' or '{' */
 Err *text_json_next(JsonWalk *w, char bracket, bool *first, bool *more); /* before each item, first true: takes the comma, or the end (more false) */
@@ -127,18 +128,37 @@ typedef struct Tok {
   bool special, in_model;
   int16_t byte;            /* value of a byte token, else -1 */
 } Tok;
-typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes and its length; id -1: free */
+/* Tables are zeroed memory, so making one costs no pass over it. */
+typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes; its length and NOT_MODEL; n 0: free */
 typedef struct IdMap { IdSlot *slot; uint32_t mask; } IdMap;      /* text or piece to id */
+enum { NOT_MODEL = 1 << 30 };                                     /* a token that the model never makes */
 typedef struct MergeTo { uint32_t rank; int32_t id; } MergeTo;    /* id -1: no merge */
-typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id */
-typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
-typedef struct Trie { uint64_t *key; uint32_t *next; int32_t *value; uint32_t n_nodes, cap_nodes, mask, n_edges; bool first[256]; } Trie; /* first: bytes with an edge at the root */
+typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id, and 1 more; 0: free */
+typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; int32_t last; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge; last: what the last one made */
+static inline bool text_merge_at(const MergeMap *m, uint32_t i, int32_t *left, int32_t *right) { /* is there one in slot i, and of which? */
+  uint64_t pair = m->slot[i].key - 1;
+  *left = (int32_t)(pair >> 32);
+  *right = (int32_t)(uint32_t)pair;
+  return m->slot[i].key;
+}
+typedef struct MergeText { const char *left, *right; uint32_t n_left, n_right, rank; } MergeText;
+enum { BATCH = 32 };                                              /* questions that are put to a table together, so that memory is waited for once */
+typedef struct TrieUnit { uint32_t base, check; int32_t value; } TrieUnit;
+typedef struct Trie { TrieUnit *unit; bool first[256]; } Trie;    /* unit NULL: no keys; first: bytes that keys begin with */
+typedef struct TrieKey { const char *p; uint32_t n; int32_t value; } TrieKey;
+enum { TRIE_ROOT = 1 };
+/* Words begin with a mark: a space, or SentencePiece's. No merge crosses a mark where no token holds the bytes around it, so words there are
+   merged one by one. ctx: a bit a hash of up to 3 bytes before a mark inside a token and up to 3 after it; shape: a bit for each pair of
+   lengths there is. A token whose part is shorter than 3 ends there. */
+typedef struct Cuts { const char *mark; uint32_t n_mark, shape; uint64_t *ctx; uint32_t ctx_mask; } Cuts; /* mark NULL: never cut */
 typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE } ModelKind;
 typedef enum StepKind {
   STEP_FORM, STEP_LOWER, STEP_STRIP_ACCENTS, STEP_STRIP, STEP_PREPEND, STEP_REPLACE, STEP_REPLACE_REGEX, STEP_CHARSMAP, STEP_NMT, STEP_BERT,
   STEP_SPLIT, STEP_METASPACE, STEP_PREFIX_SPACE
 } StepKind;
 typedef enum SplitMode { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_PREVIOUS, SPLIT_NEXT, SPLIT_CONTIGUOUS } SplitMode;
+typedef enum Scan { SCAN_REGEX, SCAN_SPACES, SCAN_PUNCT } Scan;
+enum { MAX_PRE_STEPS = 64 };
 typedef enum PrependMode { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } PrependMode;
 typedef struct Regex Regex;
 typedef struct Step {
@@ -146,6 +166,7 @@ typedef struct Step {
   Regex *re;
   const char *text, *with;           /* pattern or prefix; replacement */
   size_t n_text, n_with;
+  Scan scan;                         /* split: what is looked for, where it is neither re nor text */
   int mode;                          /* NormalForm, SplitMode or PrependMode */
   bool invert, left, right;          /* split: matches and rests change roles; strip: which sides; metaspace: left = split */
   bool clean, han, accents, lower;   /* STEP_BERT */
@@ -156,17 +177,22 @@ struct TextVocab {
   Arena *arena;
   int n_tokens;
   Tok *tok;
-  IdMap by_text, by_piece;           /* by_piece: tokens of the model only */
+  Pages pages[6];                    /* tables that are too large for the arena */
+  int n_pages;
+  bool alike;                        /* two tokens are spelled alike */
+  IdMap by_text;                     /* spelled in the file; the pieces too, where pieces are the spellings */
+  IdMap by_piece;                    /* tokens of the model by their bytes, where they are spelled otherwise and asked for */
+  bool leveled;                      /* spelled in GPT-2's printable bytes */
   ModelKind model;
   bool byte_level, byte_fallback, fuse_unk, ignore_merges, by_rank; /* by_rank: a merge is any pair whose join is a token */
   uint32_t max_piece;                /* bytes */
-  bool cut_at_mark;                  /* words that begin with SentencePiece's mark can be merged one by one.. */
-  bool uncut[256];                   /* ..unless the byte before the mark is one that some token holds before a mark */
+  Cuts cuts;                         /* where a piece may be merged in parts */
   MergeMap merges;
   MergeTo *byte_pair;                /* [65536] what two byte tokens merge into; byte-level vocabularies have it */
   int32_t byte_id[256];
   int unk, bos, eos;
-  Trie trie;                         /* Unigram */
+  Trie trie;                         /* pieces of Unigram and WordPiece */
+  uint32_t word_root, cont_root;     /* WordPiece: the node after the prefix of a word's first piece, of the others'; 0: no such piece */
   double unk_score;
   const char *word_prefix, *cont_prefix;
   int max_word_chars;
@@ -186,18 +212,31 @@ struct TextVocab {
 };
 TextVocab *text_vocab_alloc(int n_tokens);
 Err *text_vocab_finish(TextVocab *v);                             /* maps, added-token tries; call once everything is filled */
-Err *text_vocab_index_text(TextVocab *v);                         /* by_text only */
-Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank);
-void text_vocab_merges_reserve(TextVocab *v, int n);
-bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out); /* GPT-2's printable bytes back to bytes */
+void text_vocab_index_text(TextVocab *v);                         /* by_text only */
+void text_vocab_index_more(TextVocab *v, int32_t id);             /* a token that came after it */
+void text_vocab_merges_reserve(TextVocab *v, int n);              /* before the first of at most n */
+void text_vocab_merges_add(TextVocab *v, const MergeText *m, int n); /* at most BATCH; the texts are spelled as tokens are */
+bool text_bytes_from_level(const char *p, size_t n, char *out, uint32_t *n_out); /* GPT-2's printable bytes back to at most n bytes */
 uint64_t text_hash(const char *p, size_t n);                      /* of short texts, fast: not kept anywhere, not for untrusted keys alone */
-int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n);
-void text_trie_put(Trie *t, const char *p, size_t n, int32_t value);
-uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte); /* 0: no edge */
+int text_piece_find(const TextVocab *v, const char *p, size_t n); /* id of the model's token of these bytes, or -1 */
+
+static inline uint32_t text_cut_hash(const char *p, uint32_t n, const char *q, uint32_t m) { /* of up to 3 bytes and 3 more */
+  uint64_t k = n << 2 | m;
+  for (uint32_t i = 0; i < n; i++) k = k << 8 | (uint8_t)p[i];
+  for (uint32_t i = 0; i < m; i++) k = k << 8 | (uint8_t)q[i];
+  return (uint32_t)((k * 0x9E3779B97F4A7C15u) >> 32);
+}
+
+/* trie.c: byte strings to values. */
+void text_trie_make(Trie *t, TrieKey *key, int n);                /* reorders key; of equal ones the first counts */
 void text_trie_free(Trie *t);
+static inline uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte) { /* t has keys; 0: no edge */
+  uint32_t next = t->unit[node].base + byte;
+  return t->unit[next].check == node ? next : 0;
+}
 
 /* hf.c: a vocabulary from a file's text; path says what the text does not (a tiktoken file's split rule). tmp lives during the call only. */
-Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out);
+Err *text_vocab_read(Arena *tmp, const char *path, const char *text, size_t n, TextVocab **out);
 
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;
@@ -207,15 +246,18 @@ void text_model_scratch_free(ModelScratch *s);
 MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right); /* p[n]: the bytes of both */
 void text_model_piece(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out);
 
-/* split.c: regular expressions and the steps before the model. */
+/* split.c: regular expressions and what they cut. */
 typedef struct Piece { const char *p; size_t n; } Piece;
-typedef struct Pieces { Piece *p; int n, cap; } Pieces;
 Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /* owned by v */
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
 const char *text_split_rule_name(int i);                          /* NULL past the end */
+/* normal.c */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);
-void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out);
+/* Each piece goes to the sink as soon as it is cut; it points into p or the arena. */
+typedef void (*PieceSink)(void *to, const char *p, size_t n);
+void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, PieceSink sink, void *to);
+void text_step_replace(const Step *s, const char *p, size_t n, Str *out);
 
 /* lex.c, parse.c: a template's tokens and tree. Names are interned per template: equal names are equal pointers. */
 #ifdef LUMEN_SMALL_BUDGETS /* a fuzz target's: a bound that is never reached in its time is a bound that is never tried */

@@ -1,12 +1,11 @@
-/* The steps between a text and the model: normalizers rewrite it, pre-tokenizers cut it into pieces.
-   In: any bytes; regular expressions see only the valid UTF-8 runs, broken bytes become pieces of their own. Out: pieces that point
-   into the text or the call's arena. A pattern that runs out of stack or steps is tried again on a shorter window, so every text
+/* Pre-tokenizers: they cut a text into the pieces that the model sees. Regular expressions, for normalizers too (normal.c).
+   In: any bytes; regular expressions see only the valid UTF-8 runs, broken bytes become pieces of their own. Out: pieces, one by one, that
+   point into the text or the call's arena. A pattern that runs out of stack or steps is tried again on a shorter window, so every text
    ends in pieces and the time stays near linear. Rules by name: splits.def. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 #include "text/priv.h"
 
 struct Regex { pcre2_code *code; };
@@ -137,14 +136,30 @@ static bool match_next(Matcher *m, const Regex *re, const char *p, size_t n, siz
   }
 }
 
-typedef struct Span { size_t from, to; bool match; } Span;
-typedef struct Spans { Span *p; int n, cap; } Spans;
+/* One piece goes through all steps before the next one is cut, so nothing is kept but what the modes join: the piece in `held`. */
+typedef struct Cut { const TextVocab *v; Arena *a; Matcher m; PieceSink sink; void *to; bool *begun; } Cut; /* begun[k]: a piece has come to step k */
+typedef struct Join { Cut *c; const Step *s; const char *p; int k; bool any, last; Piece held; Str *out; } Join; /* out: matches are replaced into it */
 
-static void spans_regex(Arena *a, Matcher *m, const Regex *re, const char *p, size_t base, size_t n, Spans *out) {
+static void cut(Cut *c, int k, Piece x);
+
+static void span(Join *j, size_t from, size_t to, bool match) {
+  match ^= j->s->invert;
+  if (j->out) { match ? str_add_n(j->out, j->s->with, j->s->n_with) : str_add_n(j->out, j->p + from, to - from); return; }
+  bool glue = j->any && ((j->s->mode == SPLIT_PREVIOUS && match && !j->last) || (j->s->mode == SPLIT_CONTIGUOUS && match == j->last) ||
+                         (j->s->mode == SPLIT_NEXT && !match && j->last));
+  j->last = match;
+  if (j->s->mode == SPLIT_REMOVED && match) return;
+  if (glue) { j->held.n += to - from; return; }
+  if (j->any) cut(j->c, j->k, j->held);
+  j->held = (Piece){j->p + from, to - from};
+  j->any = true;
+}
+
+static void spans_regex(Join *j, const char *p, size_t base, size_t n) {
   size_t prev = 0, at = 0, from, to;
-  while (at <= n && match_next(m, re, p + base, n, at, &from, &to)) {
-    if (from > prev) PUSH(a, out->p, out->n, out->cap, (Span){base + prev, base + from, false});
-    if (to > from) PUSH(a, out->p, out->n, out->cap, (Span){base + from, base + to, true});
+  while (at <= n && match_next(&j->c->m, j->s->re, p + base, n, at, &from, &to)) {
+    if (from > prev) span(j, base + prev, base + from, false);
+    if (to > from) span(j, base + from, base + to, true);
     prev = to;
     at = to;
     if (to == from) {
@@ -152,62 +167,73 @@ static void spans_regex(Arena *a, Matcher *m, const Regex *re, const char *p, si
       do at++; while (at < n && ((uint8_t)p[base + at] & 0xC0) == 0x80);
     }
   }
-  if (prev < n) PUSH(a, out->p, out->n, out->cap, (Span){base + prev, base + n, false});
+  if (prev < n) span(j, base + prev, base + n, false);
 }
 
-static void spans_literal(Arena *a, const Step *s, const char *p, size_t n, Spans *out) {
+static void spans_literal(Join *j, const char *text, size_t n_text, const char *p, size_t n) {
   size_t prev = 0;
-  for (size_t at = 0; s->n_text && at + s->n_text <= n;) {
-    const char *hit = s->n_text == 1 ? memchr(p + at, s->text[0], n - at) : memmem(p + at, n - at, s->text, s->n_text);
+  for (size_t at = 0; n_text && at + n_text <= n;) {
+    const char *hit = n_text == 1 ? memchr(p + at, text[0], n - at) : memmem(p + at, n - at, text, n_text);
     if (!hit) break;
     at = (size_t)(hit - p);
-    if (at > prev) PUSH(a, out->p, out->n, out->cap, (Span){prev, at, false});
-    PUSH(a, out->p, out->n, out->cap, (Span){at, at + s->n_text, true});
-    prev = at += s->n_text;
+    if (at > prev) span(j, prev, at, false);
+    span(j, at, at + n_text, true);
+    prev = at += n_text;
   }
-  if (prev < n) PUSH(a, out->p, out->n, out->cap, (Span){prev, n, false});
+  if (prev < n) span(j, prev, n, false);
+}
+
+/* Letters in most texts: no table is asked. */
+static bool is_plain_letter(int32_t c) { return (c >= 'a' && c <= 'z') || (c >= 0xAC00 && c <= 0xD7A3) || (c >= 'A' && c <= 'Z') || (c >= 0x4E00 && c <= 0x9FFF); }
+static bool is_punct(int32_t c) { return c < 0x80 ? c > ' ' && c < 0x7F && !(c >= '0' && c <= '9') : text_char_class(c) == CHAR_PUNCT; }
+
+/* Runs of white space, or each punctuation mark alone: what WordPiece is cut at. Broken bytes stand apart. */
+static void spans_chars(Join *j, const char *p, size_t n) {
+  size_t from = 0;
+  enum { NONE, REST, BAD, HIT } what, last = NONE;
+  for (size_t at = 0, k; at < n; at += k) {
+    int32_t c;
+    k = (size_t)text_utf8_next(p + at, p + n, &c);
+    what = c < 0 ? BAD : is_plain_letter(c) ? REST : (j->s->scan == SCAN_SPACES ? text_char_is_space(c) : is_punct(c)) ? HIT : REST;
+    if (last != NONE && (what != last || (what == HIT && j->s->scan == SCAN_PUNCT))) span(j, from, at, last == HIT), from = at;
+    last = what;
+  }
+  if (from < n) span(j, from, n, last == HIT);
 }
 
 /* Valid runs go to the pattern, runs of broken bytes are spans without a match. */
-static void spans_of(Arena *a, Matcher *m, const Step *s, const char *p, size_t n, Spans *out) {
-  if (!s->re) { spans_literal(a, s, p, n, out); return; }
+static void spans_valid(Join *j, const char *p, size_t n) {
   for (size_t at = 0; at < n;) {
     size_t ok = text_utf8_valid(p + at, n - at);
-    if (ok) { spans_regex(a, m, s->re, p, at, ok, out); at += ok; continue; }
+    if (ok) { spans_regex(j, p, at, ok); at += ok; continue; }
     size_t bad = at;
     while (at < n && !text_utf8_valid(p + at, MIN(n - at, (size_t)4))) at++;
-    PUSH(a, out->p, out->n, out->cap, (Span){bad, at, false});
+    span(j, bad, at, false);
   }
 }
 
-static void apply_mode(Arena *a, const Step *s, const char *p, Spans in, Pieces *out) {
-  if (s->invert)
-    for (int i = 0; i < in.n; i++) in.p[i].match = !in.p[i].match;
-  bool last_match = false, any = false;
-  for (int i = 0; i < in.n; i++) {
-    Span x = in.p[i];
-    bool glue = any && ((s->mode == SPLIT_PREVIOUS && x.match && !last_match) || (s->mode == SPLIT_CONTIGUOUS && x.match == last_match) ||
-                        (s->mode == SPLIT_NEXT && !x.match && last_match));
-    last_match = x.match;
-    if (s->mode == SPLIT_REMOVED && x.match) continue;
-    if (glue) out->p[out->n - 1].n += x.to - x.from;
-    else PUSH(a, out->p, out->n, out->cap, (Piece){p + x.from, x.to - x.from});
-    any = true;
-  }
+static void spans(Join *j, const char *p, size_t n) {
+  if (j->s->scan != SCAN_REGEX) spans_chars(j, p, n);
+  else if (j->s->re) spans_valid(j, p, n);
+  else spans_literal(j, j->s->text, j->s->n_text, p, n);
 }
 
 /* Spaces become the replacement; it is put in front where the mode says so; then every replacement begins a piece. */
-static void metaspace(Arena *a, const Step *s, Piece x, bool at_start, Pieces *out) {
-  Str b = {0};
-  bool front = (s->mode == PREPEND_ALWAYS || (s->mode == PREPEND_FIRST && at_start)) && !(x.n && x.p[0] == ' ') && !(x.n >= s->n_text && !memcmp(x.p, s->text, s->n_text));
-  if (front) str_add_n(&b, s->text, s->n_text);
-  for (size_t i = 0; i < x.n; i++) x.p[i] == ' ' ? str_add_n(&b, s->text, s->n_text) : str_add_c(&b, x.p[i]);
-  Piece y = {arena_dup_n(a, b.p ? b.p : "", b.n), b.n};
-  str_free(&b);
-  if (!s->left) { PUSH(a, out->p, out->n, out->cap, y); return; }
-  Spans spans = {0};
-  spans_literal(a, s, y.p, y.n, &spans);
-  apply_mode(a, &(Step){.mode = SPLIT_NEXT}, y.p, spans, out);
+static void metaspace(Cut *c, int k, const Step *s, Piece x, bool first) {
+  bool front = (s->mode == PREPEND_ALWAYS || (s->mode == PREPEND_FIRST && first)) && !(x.n && x.p[0] == ' ') && !(x.n >= s->n_text && !memcmp(x.p, s->text, s->n_text));
+  size_t n_spaces = front, n = 0;
+  for (size_t i = 0; i < x.n; i++) n_spaces += x.p[i] == ' ';
+  char *p = arena_alloc(c->a, x.n + n_spaces * s->n_text + 1);
+  if (front) memcpy(p, s->text, n = s->n_text);
+  for (size_t i = 0; i < x.n; i++) {
+    if (x.p[i] == ' ') memcpy(p + n, s->text, s->n_text), n += s->n_text;
+    else p[n++] = x.p[i];
+  }
+  if (!s->left) { cut(c, k + 1, (Piece){p, n}); return; }
+  Step next = {.mode = SPLIT_NEXT};
+  Join j = {.c = c, .s = &next, .p = p, .k = k + 1};
+  spans_literal(&j, s->text, s->n_text, p, n);
+  if (j.any) cut(c, k + 1, j.held);
 }
 
 static Piece prefix_space(Arena *a, Piece x) {
@@ -220,195 +246,32 @@ static Piece prefix_space(Arena *a, Piece x) {
   return (Piece){p, x.n + 1};
 }
 
-void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, Pieces *out) {
-  Pieces in = {0};
-  Matcher m = {0};
-  if (n) PUSH(a, in.p, in.n, in.cap, (Piece){p, n});
-  for (int k = 0; k < v->n_pre; k++) {
-    const Step *s = &v->pre[k];
-    Pieces next = {0};
-    for (int i = 0; i < in.n; i++) {
-      Piece x = in.p[i];
-      if (s->kind == STEP_METASPACE) metaspace(a, s, x, at_start && i == 0, &next);
-      else if (s->kind == STEP_PREFIX_SPACE) PUSH(a, next.p, next.n, next.cap, prefix_space(a, x));
-      else {
-        Spans spans = {0};
-        spans_of(a, &m, s, x.p, x.n, &spans);
-        apply_mode(a, s, x.p, spans, &next);
-      }
-    }
-    in = next;
-  }
-  matcher_close(&m);
-  *out = in;
-}
-
-/* SentencePiece's character map: a double-array trie of byte strings, then NUL-terminated replacements. */
-static bool charsmap_find(const TextVocab *v, const char *p, size_t n, const char **rep) {
-  if (v->n_charsmap < 4) return false;
-  const uint8_t *m = v->charsmap;
-  uint32_t n_trie = (uint32_t)m[0] | (uint32_t)m[1] << 8 | (uint32_t)m[2] << 16 | (uint32_t)m[3] << 24;
-  if (n_trie > v->n_charsmap - 4) return false;
-  size_t n_units = n_trie / 4, node = 0;
-#define UNIT(i) ((uint32_t)m[4 + 4 * (i)] | (uint32_t)m[5 + 4 * (i)] << 8 | (uint32_t)m[6 + 4 * (i)] << 16 | (uint32_t)m[7 + 4 * (i)] << 24)
-#define OFFSET(u) (((u) >> 10) << (((u) & 1u << 9) >> 6))
-  if (!n_units) return false;
-  uint32_t u = UNIT(0);
-  node ^= OFFSET(u);
-  for (size_t i = 0; i < n; i++) {
-    uint8_t c = (uint8_t)p[i];
-    if (!c) return false;
-    node ^= c;
-    if (node >= n_units) return false;
-    u = UNIT(node);
-    if ((u & (1u << 31 | 0xFF)) != c) return false;
-    node ^= OFFSET(u);
-    if (u >> 8 & 1) { /* the shortest key that is a prefix decides, as in the Rust library */
-      if (node >= n_units) return false;
-      size_t at = 4 + (size_t)n_trie + (UNIT(node) & 0x7FFFFFFF);
-      if (at >= v->n_charsmap || !memchr(m + at, 0, v->n_charsmap - at)) return false;
-      *rep = (const char *)m + at;
-      return true;
-    }
-  }
-#undef UNIT
-#undef OFFSET
-  return false;
-}
-
-static void step_charsmap(const TextVocab *v, const char *p, size_t n, Str *out) {
-  const char *rep;
-  for (size_t at = 0; at < n;) {
-    int32_t cp, next, state = 0;
-    size_t len = (size_t)text_utf8_next(p + at, p + n, &cp), first = len;
-    for (int32_t c = cp; cp >= 0 && at + len < n; c = next) {
-      int k = text_utf8_next(p + at + len, p + n, &next);
-      if (next < 0 || utf8proc_grapheme_break_stateful(c, next, &state)) break;
-      len += (size_t)k;
-    }
-    if (len < 6 && charsmap_find(v, p + at, len, &rep)) { str_add(out, rep); at += len; continue; }
-    for (size_t end = at + len; at < end; at += first) {
-      first = (size_t)text_utf8_next(p + at, p + n, &cp);
-      if (charsmap_find(v, p + at, first, &rep)) str_add(out, rep);
-      else str_add_n(out, p + at, first);
-    }
+static void cut(Cut *c, int k, Piece x) {
+  if (k == c->v->n_pre) { c->sink(c->to, x.p, x.n); return; }
+  const Step *s = &c->v->pre[k];
+  bool first = !c->begun[k];
+  c->begun[k] = true;
+  if (s->kind == STEP_METASPACE) metaspace(c, k, s, x, first);
+  else if (s->kind == STEP_PREFIX_SPACE) cut(c, k + 1, prefix_space(c->a, x));
+  else {
+    Join j = {.c = c, .s = s, .p = x.p, .k = k + 1};
+    spans(&j, x.p, x.n);
+    if (j.any) cut(c, k + 1, j.held);
   }
 }
 
-static bool is_han(int32_t c) {
-  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) || (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
-         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) || (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+void text_steps_split(const TextVocab *v, Arena *a, const char *p, size_t n, bool at_start, PieceSink sink, void *to) {
+  bool begun[MAX_PRE_STEPS];
+  CHECK(v->n_pre <= MAX_PRE_STEPS, "%d pre-tokenizers", v->n_pre);
+  memset(begun, !at_start, sizeof begun); /* what does not stand at the start is as what comes later */
+  Cut c = {.v = v, .a = a, .sink = sink, .to = to, .begun = begun};
+  if (n) cut(&c, 0, (Piece){p, n});
+  matcher_close(&c.m);
 }
 
-static void step_bert_clean(const Step *s, const char *p, size_t n, Str *out) {
-  for (const char *q = p, *end = p + n; q < end;) {
-    int32_t c;
-    int k = text_utf8_next(q, end, &c);
-    bool space = text_char_is_space(c);
-    bool control = c <= 0 || c == 0xFFFD || (!(c == '\t' || c == '\n' || c == '\r') && text_char_class(c) == CHAR_OTHER && text_char_category(c) != UTF8PROC_CATEGORY_CN);
-    if (s->clean && control) { q += k; continue; }
-    if (s->clean && space) str_add_c(out, ' ');
-    else if (s->han && is_han(c)) { str_add_c(out, ' '); str_add_n(out, q, (size_t)k); str_add_c(out, ' '); }
-    else str_add_n(out, q, (size_t)k);
-    q += k;
-  }
-}
-
-static bool nmt_removed(int32_t c) { return (c >= 1 && c <= 8) || c == 0x0B || (c >= 0x0E && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F; }
-static bool nmt_space(int32_t c) {
-  return c == 9 || c == 10 || c == 12 || c == 13 || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
-}
-
-static void step_chars(StepKind kind, const char *p, size_t n, Str *out) {
-  for (const char *q = p, *end = p + n; q < end;) {
-    int32_t c, low[3];
-    int k = text_utf8_next(q, end, &c);
-    if (kind == STEP_LOWER && c >= 0) {
-      int m = text_char_case(c, CASE_LOWER, low);
-      for (int i = 0; i < m; i++) text_utf8_add(out, low[i]);
-    } else if (kind == STEP_STRIP_ACCENTS && text_char_category(c) == UTF8PROC_CATEGORY_MN) {
-    } else if (kind == STEP_NMT && nmt_removed(c)) {
-    } else if (kind == STEP_NMT && nmt_space(c)) {
-      str_add_c(out, ' ');
-    } else {
-      str_add_n(out, q, (size_t)k);
-    }
-    q += k;
-  }
-}
-
-static void step_strip(const Step *s, const char *p, size_t n, Str *out) {
-  const char *end = p + n, *q;
-  int32_t c;
-  while (s->left && p < end) {
-    int k = text_utf8_next(p, end, &c);
-    if (!text_char_is_space(c)) break;
-    p += k;
-  }
-  while (s->right && end > p) {
-    for (q = end - 1; q > p && ((uint8_t)*q & 0xC0) == 0x80; q--) {}
-    text_utf8_next(q, end, &c);
-    if (!text_char_is_space(c)) break;
-    end = q;
-  }
-  str_add_n(out, p, (size_t)(end - p));
-}
-
-static void step_replace(const Step *s, const char *p, size_t n, Str *out) {
-  Arena *a = arena_new("step");
-  Matcher m = {0};
-  Spans spans = {0};
-  spans_of(a, &m, s, p, n, &spans);
-  for (int i = 0; i < spans.n; i++) spans.p[i].match ? str_add_n(out, s->with, s->n_with) : str_add_n(out, p + spans.p[i].from, spans.p[i].to - spans.p[i].from);
-  matcher_close(&m);
-  arena_free(a);
-}
-
-static void step_bert(const Step *s, const char *p, size_t n, Str *out) {
-  Str a = {0}, b = {0};
-  step_bert_clean(s, p, n, &a);
-  if (s->accents) {
-    text_normal_form(a.p ? a.p : "", a.n, FORM_NFD, &b);
-    str_clear(&a);
-    step_chars(STEP_STRIP_ACCENTS, b.p ? b.p : "", b.n, &a);
-  }
-  if (s->lower) step_chars(STEP_LOWER, a.p ? a.p : "", a.n, out);
-  else str_add_n(out, a.p, a.n);
-  str_free(&a);
-  str_free(&b);
-}
-
-/* Replacements may grow a text; a chain of them must not multiply it without end. */
-enum { MAX_NORMALIZED = 1 << 30 };
-
-Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out) {
-  Str cur = {0};
-  str_add_n(&cur, p, n);
-  for (int i = 0; i < n_steps; i++) {
-    const Step *s = &steps[i];
-    Str next = {0};
-    if (cur.n > MAX_NORMALIZED || (s->n_with > 16 && s->n_with > MAX_NORMALIZED / (cur.n + 1))) {
-      str_free(&cur);
-      return err_new(ERR_LIMIT, "tokenizer: the text grows past %d bytes when normalized", MAX_NORMALIZED);
-    }
-    switch (s->kind) {
-      case STEP_FORM: text_normal_form(cur.p, cur.n, (NormalForm)s->mode, &next); break;
-      case STEP_LOWER: case STEP_STRIP_ACCENTS: case STEP_NMT: step_chars(s->kind, cur.p, cur.n, &next); break;
-      case STEP_STRIP: step_strip(s, cur.p, cur.n, &next); break;
-      case STEP_PREPEND:
-        if (cur.n) str_add_n(&next, s->text, s->n_text);
-        str_add_n(&next, cur.p, cur.n);
-        break;
-      case STEP_REPLACE: case STEP_REPLACE_REGEX: step_replace(s, cur.p, cur.n, &next); break;
-      case STEP_CHARSMAP: step_charsmap(v, cur.p, cur.n, &next); break;
-      case STEP_BERT: step_bert(s, cur.p, cur.n, &next); break;
-      case STEP_SPLIT: case STEP_METASPACE: case STEP_PREFIX_SPACE: CHECK(false, "a pre-tokenizer among the normalizers");
-    }
-    str_add_n(&next, "", 0);
-    str_free(&cur);
-    cur = next;
-  }
-  str_add_n(out, cur.p, cur.n);
-  str_free(&cur);
-  return NULL;
+void text_step_replace(const Step *s, const char *p, size_t n, Str *out) {
+  Cut c = {0};
+  Join j = {.c = &c, .s = s, .p = p, .out = out};
+  spans(&j, p, n);
+  matcher_close(&c.m);
 }

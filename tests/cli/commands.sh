@@ -47,6 +47,8 @@ mkdir "$TEST_TMP/texts"
 printf 'fn f(x: f32) -> f32 = y\n' > "$TEST_TMP/texts/wrong.lum"
 expect "a text with a mistake" 1 "$LUMEN" cc rope --std "$TEST_TMP/texts"
 [ -n "$(tail -n 1 "$err")" ] && ok "its message ends with its last line" || not_ok "its message ends with its last line" "an empty line"
+expect "a name with control characters" 1 "$LUMEN" show "$(printf 'no\033[31m\302\233model')"
+has "they are told, not sent to the terminal" "$err" 'no\x1b[31m\x9bmodel'
 expect "--trace help" 0 "$LUMEN" --trace help version
 has "--trace help lists the stages" "$err" "machine code as assembly"
 expect "--trace after the command" 0 "$LUMEN" version --trace ir

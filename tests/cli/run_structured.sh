@@ -73,8 +73,19 @@ hasnt "by another id: a turn's calls differ from the last turn's" "$out" "\"$fir
 echo '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}' > "$TEST_TMP/image.json"
 expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TEST_TMP/image.json"
 has "is refused by its place" "$err" "messages[0].content[0]"
+expect "--logprobs" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --logprobs 2 --json
+is_json "tells of each token as clients expect it" "$out" 'len(o["logprobs"]["content"]) == 3 and all(set(t) == {"token", "bytes", "logprob", "top_logprobs"} and len(t["top_logprobs"]) == 2 and t["top_logprobs"][0]["logprob"] == t["logprob"] < 0 and len(t["bytes"]) > 0 for t in o["logprobs"]["content"])'
+expect "--logprobs for people" 0 "$LUMEN" run $M "the light" -T 0 -n 2 --logprobs 1
+has "tells on standard error" "$err" "   of "
+echo '{"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":1}' > "$TEST_TMP/likely.json"
+expect "a request's logprobs" 0 "$LUMEN" run $M --request "$TEST_TMP/likely.json" -T 0 -n 2 --json
+is_json "are told" "$out" 'len(o["logprobs"]["content"][0]["top_logprobs"]) == 1'
+expect "too many" 2 "$LUMEN" run $M x --logprobs 21
 expect "--stop-token" 0 "$LUMEN" run $M "the light" -r -T 0 --logit-bias 40=1000 --stop-token 40 --json
 is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
+echo '{"name": "f"}' > "$TEST_TMP/object.json"
+expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
+has "the file is named" "$err" "object.json: expected a JSON array of tools"
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off

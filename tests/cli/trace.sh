@@ -24,6 +24,8 @@ expect "time of a bench" 0 "$LUMEN" bench $M --prompt 20 --generate 3 --rounds 1
 has "a kernel's place in the model's text" "$TEST_TMP/time" "llama.lum:"
 has "percent of its roof" "$TEST_TMP/time" "% of reading"
 has "peaks" "$TEST_TMP/time" "measured now"
+has "the steps of the prompt" "$TEST_TMP/time" "1 steps of several tokens a sequence, 20.0 tokens"
+has "and those of decode" "$TEST_TMP/time" "3 steps of one token a sequence, 1.0 tokens"
 sed -n "s/.*lumen kern '\([^']*\)' --time --threads 1 --precision int8$/\1/p" "$TEST_TMP/time" | sort -u > "$TEST_TMP/repeat"
 [ "$(wc -l < "$TEST_TMP/repeat")" -gt 3 ] && ok "commands that repeat kernels" || not_ok "commands that repeat kernels" "$(cat "$TEST_TMP/time")"
 while read -r spec; do expect "$spec compiles" 0 "$LUMEN" kern "$spec" --precision int8; done < "$TEST_TMP/repeat"

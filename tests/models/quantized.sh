@@ -1,5 +1,6 @@
 #!/bin/sh
 # Quantized checkpoints whose scales lie in tensors of their own: values, logits, and what is refused.
+# runtests: machine code
 . tests/lib.sh
 export LUMEN TEST_TMP
 cases=tests/models/quantized

@@ -2,6 +2,8 @@
      make BUILD=build/tsan EXTRA=-fsanitize=thread build/tsan/tests/test_dev && build/tsan/tests/test_dev
    and the sanitizer ends it with an error on any race (the data below is plain, not atomic, on purpose). */
 #include "test.h"
+#include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -114,7 +116,7 @@ static void exchange(void *ctx, int thread, int n) {
   Shared *s = ctx;
   for (int round = 0; round < N_ROUNDS; round++) {
     s->cell[thread] = round * 1000 + thread;
-    if (dev_barrier_last(s->pool)) {
+    if (dev_barrier_last(s->pool, thread)) {
       s->sum = 0;
       for (int i = 0; i < n; i++) s->sum += s->cell[i];
       atomic_store(&s->claim.next, 0);
@@ -124,7 +126,7 @@ static void exchange(void *ctx, int thread, int n) {
     int64_t b, e;
     while (round % 2 ? dev_claim(&s->claim, 7, (int64_t)sizeof s->seen, &b, &e) : dev_claim_part(&s->claim, 3, (int64_t)sizeof s->seen, n, &b, &e))
       for (int64_t i = b; i < e; i++) s->seen[i] = (uint8_t)(s->seen[i] + 1);
-    dev_barrier(s->pool);
+    dev_barrier(s->pool, thread);
   }
 }
 
@@ -161,7 +163,7 @@ static void regions(int n_threads, int n_regions) {
 
 static void many_barriers(void *ctx, int thread, int n) {
   (void)thread, (void)n;
-  for (int i = 0; i < 2000; i++) dev_barrier(ctx);
+  for (int i = 0; i < 2000; i++) dev_barrier(ctx, thread);
 }
 
 /* Two processes, each with a thread per core, share the cores: neither may collapse. The bound is generous, a collapse is seconds. */
@@ -185,6 +187,83 @@ static void two_processes(void) {
   double us = (double)(os_now_ns() - t0) / 1000 / (5 * 2000);
   printf("# two processes, %d threads each: %.2f us per barrier\n", os_n_cpus(), us);
   EXPECT(us < 1000 * test_patience(), "%.1f us per barrier", us);
+}
+
+typedef struct Fit { DevPool *pool; int n_ran; } Fit;
+
+static void fit_region(void *ctx, int thread, int n) {
+  Fit *f = ctx;
+  if (thread == 0) f->n_ran = n;
+  for (int i = 0; i < 200; i++) {
+    for (int64_t t0 = os_now_ns(); os_now_ns() - t0 < 5000;) {}
+    dev_barrier(f->pool, thread);
+  }
+}
+
+/* Regions until one of n threads was seen, at most for ms: whether it was. */
+static bool fits(Fit *f, int n, int ms) {
+  int64_t end = os_now_ns() + (int64_t)ms * 1000000;
+  do dev_pool_run_fit(f->pool, fit_region, f);
+  while (f->n_ran != n && os_now_ns() < end);
+  return f->n_ran == n;
+}
+
+/* Two threads on one processor keep each other from running: one is left out; later both are tried again, and a whole region has both at once. */
+static void crowded(void) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof all, &all)) return;
+  CPU_ZERO(&one);
+  for (int c = 0; c < CPU_SETSIZE && !CPU_COUNT(&one); c++) if (CPU_ISSET(c, &all)) CPU_SET(c, &one);
+  EXPECT(!sched_setaffinity(0, sizeof one, &one));
+  Fit f = {0};
+  EXPECT_OK(dev_pool_new(2, &f.pool));
+  EXPECT(fits(&f, 1, 3000 * test_patience()), "both threads still run on one processor");
+  EXPECT(dev_pool_n_active(f.pool) == 1);
+  static int64_t counts[16];
+  memset(counts, 0, sizeof counts);
+  dev_pool_run(f.pool, count_up, counts);
+  EXPECT(counts[0] == 1 && counts[8] == 1, "a whole region ran on %d threads", (int)(counts[0] + counts[8]));
+  EXPECT(fits(&f, 1, 3000 * test_patience()));
+  EXPECT(fits(&f, 2, 5000 * test_patience()), "the thread that was left out never came back");
+  dev_pool_free(f.pool);
+  EXPECT(!sched_setaffinity(0, sizeof all, &all));
+}
+
+/* Thread 1 is kept from running, as far as clocks tell: it sleeps in the region. */
+static void slow_region(void *ctx, int thread, int n) {
+  Fit *f = ctx;
+  if (thread == 0) f->n_ran = n;
+  for (int i = 0; i < 300; i++) {
+    if (thread == 1) usleep(50);
+    dev_barrier(f->pool, thread);
+  }
+}
+
+/* Both kinds of regions in turn, after every number of the one kind: a thread just counted out is there when all are wanted. The process that
+   stands still is ended. */
+static void both_kinds(void) {
+  fflush(stdout);
+  pid_t pid = fork();
+  if (!pid) {
+    Fit f = {0};
+    static int64_t counts[16];
+    bool fewer = false, all = true;
+    err_free(dev_pool_new(2, &f.pool));
+    for (int i = 0; f.pool && i < 12; i++) {
+      for (int k = 0; k < i % 3 + 1; k++) dev_pool_run_fit(f.pool, slow_region, &f);
+      fewer |= dev_pool_n_active(f.pool) == 1;
+      memset(counts, 0, sizeof counts);
+      dev_pool_run(f.pool, count_up, counts);
+      all &= counts[0] == 1 && counts[8] == 1;
+    }
+    dev_pool_free(f.pool);
+    _exit(f.pool && fewer && all ? 0 : 1);
+  }
+  int status = 1;
+  pid_t got = 0;
+  for (int ms = 0; !got && ms < 30000 * test_patience(); ms += 10, usleep(10000)) got = waitpid(pid, &status, WNOHANG);
+  if (!got) kill(pid, SIGKILL), waitpid(pid, &status, 0);
+  EXPECT(got == pid && status == 0, "status %d, %s", status, got ? "ended" : "a region of all threads never began");
 }
 
 static void idle_parks(void) {
@@ -244,6 +323,8 @@ int main(void) {
   TEST("many short regions, oversubscribed") regions(12, 1000);
   TEST("an idle pool sleeps") idle_parks();
   TEST("two processes on the same cores") two_processes();
+  TEST("threads that share a core are left out for a while") crowded();
+  TEST("a thread that was just left out is there for a whole region") both_kinds();
   barrier_time(2);
   barrier_time(8);
   TEST_MAIN_END();

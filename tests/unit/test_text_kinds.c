@@ -20,7 +20,7 @@ static void plain_merge(const TextVocab *v, const char *p, size_t n, TextIds *ou
   for (size_t at = 0; at < n; m++) {
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
-    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k), at};
+    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_piece_find(v, p + at, k), at};
     at += k;
   }
   x[m].off = n;
@@ -46,8 +46,20 @@ static uint32_t rnd(uint32_t n) {
   return (seed >> 8) % n;
 }
 
+/* bits NULL: tokens that hold a mark of v's inside, and pieces of them. */
 static void merges_as_the_rule_says(const char *name, const char *const *bits, uint32_t n_bits) {
   TextVocab *v = open_json(name);
+  Arena *a = arena_new("bits");
+  const char **own = ARENA_ARRAY(a, const char *, (size_t)v->n_tokens * 3);
+  for (int i = 0; i < v->n_tokens && !bits; i++) {
+    const Tok *t = &v->tok[i];
+    const char *hit = t->in_model && t->n_piece > 1 && v->cuts.mark ? memmem(t->piece + 1, t->n_piece - 1, v->cuts.mark, v->cuts.n_mark) : NULL;
+    if (!hit) continue;
+    own[n_bits++] = arena_dup_n(a, t->piece, t->n_piece);
+    own[n_bits++] = arena_dup_n(a, t->piece, (size_t)(hit - t->piece));
+    own[n_bits++] = arena_dup_n(a, hit, t->n_piece - (size_t)(hit - t->piece));
+  }
+  if (!bits) { EXPECT(n_bits > 30, "%s: %u tokens with a mark inside", name, n_bits / 3); bits = own; }
   v->ignore_merges = false;
   int bad = 0;
   for (int round = 0; round < 400; round++) {
@@ -68,7 +80,75 @@ static void merges_as_the_rule_says(const char *name, const char *const *bits, u
     str_free(&s);
   }
   EXPECT(!bad, "%s: %d of 800 differ", name, bad);
+  arena_free(a);
   text_vocab_free(v);
+}
+
+/* BERT's normalizer does plain characters in a loop of its own: here its parts are steps that do not. */
+static void test_bert_steps(void) {
+  static const char *const bits[] = {"a", "Z", " ", "\n", "\t", "\x01", "\xEA\xB0\x80", "\xED\x95\x9C", "\xE4\xB8\x80", "\xC3\xA9", "\xC3\x80", "e\xCC\x81", "\xCC\xA3\xCC\x81", "\xCC\x88",
+    "\xE1\x84\x80\xE1\x85\xA1", "\xE1\x86\xA8", "\xEF\xA4\x80", "\xC4\xB0", "\xE2\x80\x8B", "\xC2\xA0", "\xEF\xBF\xBD", "\xFF", "\xE0\xA4\x95\xE0\xA4\xBC", "\xF0\xA0\x80\x80"};
+  TEST("BERT's normalizer is its parts one after another") {
+    int bad = 0;
+    for (int round = 0; round < 4000; round++) {
+      bool lower = round & 1, accents = round & 2, clean = round & 4, han = round & 8;
+      const Step whole = {.kind = STEP_BERT, .clean = clean, .han = han, .accents = accents, .lower = lower};
+      Step part[4] = {{.kind = STEP_BERT, .clean = clean, .han = han}};
+      int n_parts = 1;
+      if (accents) part[n_parts++] = (Step){.kind = STEP_FORM, .mode = FORM_NFD}, part[n_parts++] = (Step){.kind = STEP_STRIP_ACCENTS};
+      if (lower) part[n_parts++] = (Step){.kind = STEP_LOWER};
+      Str s = {0}, one = {0}, other = {0};
+      for (uint32_t i = 0, n = 1 + rnd(round % 50 ? 12 : 3000); i < n; i++) str_add(&s, bits[rnd(COUNT_OF(bits))]);
+      EXPECT_OK(text_steps_normalize(NULL, &whole, 1, s.p, s.n, &one));
+      EXPECT_OK(text_steps_normalize(NULL, part, n_parts, s.p, s.n, &other));
+      bad += one.n != other.n || (one.n && memcmp(one.p, other.p, one.n));
+      str_free(&s);
+      str_free(&one);
+      str_free(&other);
+    }
+    EXPECT(!bad, "%d of 4000 differ", bad);
+  }
+}
+
+/* What the longest key of keys[n] is that p[m] begins with, said plainly. */
+static int longest_key(const TrieKey *key, int n, const char *p, uint32_t m) {
+  int best = -1;
+  for (int i = 0; i < n; i++)
+    if (key[i].n <= m && !memcmp(key[i].p, p, key[i].n) && (best < 0 || key[i].n > key[best].n)) best = i;
+  return best < 0 ? -1 : key[best].value;
+}
+
+static void test_tries(void) {
+  TEST("a trie finds what looking at every key does, the first of equal ones") {
+    int bad = 0;
+    for (int round = 0; round < 200; round++) {
+      Arena *a = arena_new("keys");
+      int n = 1 + (int)rnd(round % 5 ? 20 : 2000);
+      uint32_t spread = round % 3 ? 3 : 256, most = 1 + rnd(8);
+      TrieKey *key = ARENA_ARRAY(a, TrieKey, (size_t)n), *same = ARENA_ARRAY(a, TrieKey, (size_t)n);
+      for (int i = 0; i < n; i++) {
+        uint32_t len = 1 + rnd(most);
+        char *p = arena_alloc(a, len);
+        for (uint32_t k = 0; k < len; k++) p[k] = (char)rnd(spread);
+        key[i] = same[i] = (TrieKey){p, len, i};
+      }
+      Trie t;
+      text_trie_make(&t, same, n);
+      for (int i = 0; i < 300; i++) {
+        char p[12];
+        for (size_t k = 0; k < sizeof p; k++) p[k] = (char)rnd(spread);
+        if (i % 2) memcpy(p, key[rnd((uint32_t)n)].p, 1);
+        int found = -1;
+        uint32_t node = TRIE_ROOT;
+        for (size_t k = 0; k < sizeof p && (node = text_trie_step(&t, node, (uint8_t)p[k])) != 0; k++)
+          if (t.unit[node].value >= 0) found = t.unit[node].value;
+        bad += found != longest_key(key, n, p, sizeof p);
+      }
+      text_trie_free(&t);
+      arena_free(a);
+    }
+    EXPECT(!bad, "%d of 60000 differ", bad);
+  }
 }
 
 static void test_merges(void) {
@@ -82,6 +162,7 @@ static void test_merges(void) {
   TEST("words cut at the mark merge as the whole text does") {
     merges_as_the_rule_says("llama2/tokenizer.json.gz", spm, COUNT_OF(spm));
     merges_as_the_rule_says("mistral_v1/tokenizer.model", spm, COUNT_OF(spm));
+    merges_as_the_rule_says("standin-superbpe/tokenizer.json", NULL, 0);
   }
 }
 
@@ -102,6 +183,33 @@ static void test_uncut(void) {
   }
 }
 
+/* As llama.cpp's GGUF files of GPT-2's kind say it: their unknown token is the one that ends a text. */
+static void test_lacking(void) {
+  TEST("a byte that a vocabulary lacks gives no control token") {
+    Arena *a = arena_new("source");
+    TextVocab *json = open_json("smollm2/tokenizer.json.gz"), *v = NULL;
+    TextVocabSource s;
+    EXPECT_OK(text_vocab_source(a, json, 0, &s));
+    s.unk = s.bos = 0;
+    EXPECT_OK(text_vocab_new(&s, &v));
+    EXPECT(v && text_vocab_is_special(v, 0), "0 is special");
+    static const char *const bytes[] = {"a\xFF" "b\xF5\xC0 \xF1", "a\x04\x06" "b", "\xF1\x80\x80\x80", "\x80\xED\xA0\x80"}, *const text[] = {"a\xEF\xBF\xBD" "b\xEF\xBF\xBD\xEF\xBF\xBD \xEF\xBF\xBD", "ab", NULL, NULL};
+    for (size_t i = 0; v && i < COUNT_OF(bytes); i++) {
+      TextIds got = {0};
+      Str back = {0};
+      EXPECT_OK(text_tokenize(v, bytes[i], strlen(bytes[i]), 0, &got));
+      for (size_t k = 0; k < got.n; k++) EXPECT(!text_vocab_is_special(v, got.p[k]), "text %zu: id %d", i, got.p[k]);
+      text_detokenize(v, got.p, got.n, 0, &back);
+      if (text[i]) EXPECT(back.p && !strcmp(back.p, text[i]), "text %zu: '%s'", i, back.p ? back.p : "");
+      str_free(&back);
+      text_ids_free(&got);
+    }
+    text_vocab_free(v);
+    text_vocab_free(json);
+    arena_free(a);
+  }
+}
+
 static void add_base64(Str *out, const char *p, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < n; i += 3) {
@@ -114,7 +222,7 @@ static void add_base64(Str *out, const char *p, size_t n) {
 static TextVocab *read_as(const char *path, const Str *text) {
   Arena *a = arena_new("file");
   TextVocab *v = NULL;
-  EXPECT_OK(text_vocab_read(a, path, text, &v));
+  EXPECT_OK(text_vocab_read(a, path, text->p, text->n, &v));
   arena_free(a);
   return v;
 }
@@ -180,11 +288,12 @@ static void test_sources(void) {
     int32_t *type = ARENA_ARRAY(a, int32_t, (size_t)n);
     for (int i = 0; i < n; i++) { token[i] = json->tok[i].text; type[i] = json->tok[i].type; }
     uint32_t top = 0;
+    int32_t l, r;
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) top = MAX(top, json->merges.slot[i].to.rank);
+      if (text_merge_at(&json->merges, i, &l, &r)) top = MAX(top, json->merges.slot[i].to.rank);
     uint64_t *by_rank = ARENA_ARRAY(a, uint64_t, (size_t)top + 1);
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) by_rank[json->merges.slot[i].to.rank] = json->merges.slot[i].key;
+      if (text_merge_at(&json->merges, i, &l, &r)) by_rank[json->merges.slot[i].to.rank] = (uint64_t)(uint32_t)l << 32 | (uint32_t)r;
     for (uint32_t i = 0; i <= top; i++)
       if (by_rank[i]) merge[k++] = arena_printf(a, "%s %s", token[by_rank[i] >> 32], token[(uint32_t)by_rank[i]]);
     TextVocabSource s = {.kind = "gemma4", .n_tokens = n, .token = token, .type = type, .n_merges = k, .merge = merge, .bos = 1, .eos = 2, .unk = 0, .sep = -1, .add_bos = -1, .add_eos = 0, .add_space_prefix = 1};
@@ -218,7 +327,7 @@ static void refused(const char *json, const char *part) {
   Str s = {0};
   TextVocab *v = NULL;
   str_add(&s, json);
-  Err *e = text_vocab_read(a, "x.json", &s, &v);
+  Err *e = text_vocab_read(a, "x.json", s.p, s.n, &v);
   EXPECT(e && strstr(err_text(e), part), "%.60s: expected '%s', got '%s'", json, part, e ? err_text(e) : "no error");
   err_free(e);
   text_vocab_free(v);
@@ -307,6 +416,9 @@ static void test_still(void) {
 int main(void) {
   test_merges();
   test_uncut();
+  test_tries();
+  test_lacking();
+  test_bert_steps();
   test_rank_files();
   test_sources();
   test_refused();
