@@ -87,7 +87,7 @@ bool os_exists(const char *path);
 bool os_is_dir(const char *path);
 bool os_is_device(const char *path);                         /* there, and neither a regular file nor a folder */
 Err *os_make_dirs(const char *path);
-char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen */
+char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen (HOME: else the home of the account) */
 int64_t os_now_ns(void);                                     /* monotonic */
 int64_t os_thread_cpu_ns(void);                              /* processor time of the calling thread */
 int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */

@@ -68,8 +68,9 @@ bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **a
   return !rest->help;
 }
 
-/* Takes `--trace SPEC` and `--trace=SPEC` out of argv wherever they stand before a `--`, and opens the trace. argv stays NULL-terminated. */
-static Err *take_trace(int *argc, char **argv) {
+/* Takes `--trace SPEC` and `--trace=SPEC` out of argv wherever they stand before a `--`, and opens the trace. argv stays NULL-terminated.
+   *helped: the stages were listed, which is an answer by itself. */
+static Err *take_trace(int *argc, char **argv, bool *helped) {
   int n = 1;
   bool options = true;
   const char *spec = getenv("LUMEN_TRACE");
@@ -82,6 +83,7 @@ static Err *take_trace(int *argc, char **argv) {
     } else argv[n++] = argv[i];
   }
   argv[*argc = n] = NULL;
+  *helped = spec && !strcmp(spec, "help");
   return spec && spec[0] ? trace_open(spec) : NULL;
 }
 
@@ -107,13 +109,14 @@ static int run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  Err *e = take_trace(&argc, argv);
+  bool helped;
+  Err *e = take_trace(&argc, argv, &helped);
   if (e) {
     fprintf(stderr, "lumen: %s\n", err_text(e));
     err_free(e);
     return CMD_USAGE;
   }
-  int code = run_command(argc, argv);
+  int code = helped && argc < 2 ? CMD_OK : run_command(argc, argv);
   if (fflush(stdout) || ferror(stdout)) {
     fprintf(stderr, "lumen: standard output cannot be written: %s\n", strerror(errno));
     if (code == CMD_OK) code = CMD_FAILED;

@@ -273,8 +273,8 @@ static Err *options_check(const RunOpts *o, bool to_chat) {
   return NULL;
 }
 
-static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int *code) {
-  Run r = {.arena = a, .o = o, .name = rest->arg[0]};
+static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int argc, char **argv, int *code) {
+  Run r = {.arena = a, .o = o, .name = rest->arg[0], .rows = RunOpts_rows, .n_rows = COUNT_OF(RunOpts_rows), .argc = argc, .argv = argv};
   Str prompt = {0};
   bool to_chat = false;
   Err *e = o->request && rest->n_args > 1 ? err_new(ERR_USAGE, "a prompt and --request: one of them") : NULL;
@@ -295,7 +295,7 @@ int cmd_run(int argc, char **argv) {
   if (cmd_options(a, RunOpts_rows, COUNT_OF(RunOpts_rows), argc, argv, &o, &rest, &code)) {
     if (!rest.n_args) code = cmd_misused(argv[0], "no model named; `lumen list --all` shows names");
     else {
-      Err *e = run(a, &o, &rest, &code);
+      Err *e = run(a, &o, &rest, argc, argv, &code);
       if (e) code = cmd_fail(argv[0], e);
     }
   } else if (rest.help) {

@@ -1,5 +1,5 @@
 /* run_cmd: what the files of `lumen run` share: its options and what one call has open. run.c answers one prompt, run_setup.c reads the options,
-   run_chat.c talks, run_lines.c reads what is typed. */
+   run_request.c the settings of a request, run_chat.c talks, run_lines.c reads what is typed. */
 #ifndef LUMEN_RUN_CMD_H
 #define LUMEN_RUN_CMD_H
 #include "cmd/cmd.h"
@@ -8,7 +8,7 @@
 
 #define RUN_ROWS(X, T)                                                                                                              \
   X(T, system, 's', STR, "TEXT", NULL, 0, 0, "what the model is told before the conversation")                                      \
-  X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, .. as JSON")   \
+  X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, settings, .. as JSON")   \
   X(T, raw, 'r', FLAG, "", NULL, 0, 0, "continue the prompt as it is: no chat template")                                            \
   X(T, chat_template_file, 0, STR, "FILE", NULL, 0, 0, "a Jinja chat template instead of the model's own")                          \
   X(T, chat_template, 0, STR, "TEXT", NULL, 0, 0, "the same, on the command line")                                                  \
@@ -54,7 +54,8 @@ typedef struct RunOpts { RUN_ROWS(OPT_FIELD_, RunOpts) } RunOpts;
 /* Everything one call of the command has open. */
 typedef struct Run {
   Arena *arena;
-  const RunOpts *o;
+  const RunOpts *o;            /* of the command line; with --request also of it */
+  const OptRow *rows; size_t n_rows; int argc; char **argv; /* what o was read from */
   const char *name;            /* as the user named it */
   Model *model;
   TextVocab *vocab;
@@ -80,6 +81,9 @@ void cmd_run_outcome_free(RunOutcome *o);
 Err *cmd_run_open(Run *r, bool is_chat);       /* everything; cmd_run_close it, after a failure too */
 void cmd_run_close(Run *r);
 json_t *cmd_run_body(const Run *r, json_t *messages); /* a new request with the options' tools and thinking; borrows messages, NULL: --request's */
+
+/* run_request.c: r->request is there; its settings come into r->o. */
+Err *cmd_run_request_options(Run *r);
 
 /* run.c */
 Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out);  /* prints the answer to a request as it comes */

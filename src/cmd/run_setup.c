@@ -121,6 +121,12 @@ static Err *template_open(Run *r, bool is_chat) {
   return NULL;
 }
 
+static Err *think_word(const char *how) {
+  static const char *const words[] = {"on", "off", "low", "medium", "high", "none", "minimal", "xhigh", "max"}; /* the last four: efforts that some templates know */
+  for (size_t i = 0; i < COUNT_OF(words); i++) if (!how || !strcmp(how, words[i])) return NULL;
+  return err_new(ERR_USAGE, "--think: '%s', expected on, off, low, medium or high (none, minimal, xhigh, max where a template knows them)", how);
+}
+
 /* What nothing can come of is said, not passed over in silence. */
 static void thinking_check(const Run *r) {
   const char *how = r->o->think;
@@ -139,9 +145,9 @@ static void thinking_check(const Run *r) {
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
   Err *e = os_read_file(path, MAX_FILE_BYTES, &s);
-  if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
   str_free(&s);
-  return err_wrap(e, "%s", path);
+  return e;
 }
 
 static Err *schema_read(const char *path, Grammar **out) {
@@ -223,7 +229,8 @@ static Err *request_open(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_file(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  return json_is_object(r->request) ? NULL : err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  return cmd_run_request_options(r);
 }
 
 /* ---- the whole ---- */
@@ -232,6 +239,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
   int32_t *ends;
   int n_unused;
+  TRY(think_word(r->o->think));
   TRY(request_open(r));
   TRY(template_read(r));
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));

@@ -146,6 +146,7 @@ int cmd_show(int argc, char **argv) {
   int code = CMD_OK;
   if (cmd_options(a, ShowOpts_rows, COUNT_OF(ShowOpts_rows), argc, argv, &o, &rest, &code)) {
     if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    else if (o.plan && (o.json || o.all)) code = cmd_misused(argv[0], "--plan is text and whole: it does not go with --%s", o.json ? "json" : "all");
     else {
       Err *e = show(a, &o, rest.arg[0]);
       if (e) code = cmd_fail(argv[0], e);

@@ -5,6 +5,7 @@
 
    Offsets count from the data's start. The tensors of a file must tile its data: no gap, no overlap, nothing after the last.
    A directory: config.json, then model.safetensors or the parts that model.safetensors.index.json names. JSON becomes metadata, nested keys joined with dots. */
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -208,6 +209,8 @@ static Err *read_file(Reader *r, Weights *w) {
   uint64_t n = 0;
   json_t *header;
   if (m->n_bytes >= 8) memcpy(&n, m->p, 8);
+  const char *other = n > HEADER_MAX || m->n_bytes < 8 || n > m->n_bytes - 8 || m->p[8] != '{' ? file_other_kind(m->p, m->n_bytes) : NULL;
+  if (other) return err_new(ERR_FORMAT, "is %s", other);
   if (m->n_bytes < 8) return err_new(ERR_FORMAT, "%zu bytes long, expected at least 8: it is truncated", m->n_bytes);
   if (n > HEADER_MAX) return err_new(ERR_LIMIT, "header length %llu, expected at most %d", (unsigned long long)n, HEADER_MAX);
   if (n > m->n_bytes - 8) return err_new(ERR_FORMAT, "header length %llu, expected at most the %zu bytes that follow: it is truncated or no safetensors file", (unsigned long long)n, m->n_bytes - 8);
@@ -294,10 +297,25 @@ static Err *add_parts(Reader *r, Weights *w, const char *dir, const json_t *inde
   return check_map(w, map, strlen(dir));
 }
 
+/* The first file of a folder, by name, that ends so -> its path; NULL: none. */
+static const char *one_like(Arena *a, const char *dir, const char *end) {
+  DIR *d = opendir(dir);
+  const char *best = NULL;
+  for (struct dirent *f; d && (f = readdir(d));) {
+    size_t n = strlen(f->d_name), n_end = strlen(end);
+    if (n > n_end && !strcmp(f->d_name + n - n_end, end) && (!best || strcmp(f->d_name, best) < 0)) best = arena_dup(a, f->d_name);
+  }
+  if (d) closedir(d);
+  return best ? arena_printf(a, "%s/%s", dir, best) : NULL;
+}
+
 static Err *add_weights(Reader *r, Weights *w, const char *dir) {
   const char *single = arena_printf(r->a, "%s/model.safetensors", dir), *parts = arena_printf(r->a, "%s/model.safetensors.index.json", dir);
   if (os_exists(single)) return add_file(r, w, single);
-  if (!os_exists(parts)) return err_new(ERR_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
+  if (!os_exists(parts)) {
+    const char *old = one_like(r->a, dir, ".bin"); /* pickles, which run code when they are read */
+    return err_new(ERR_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s%s%s", dir, old ? "; " : "", old ? old : "", old ? " is not read" : "");
+  }
   json_t *index;
   TRY(json_parse_file(parts, INDEX_MAX, &index));
   Err *e = err_wrap(add_parts(r, w, dir, index), "%s", parts);
@@ -309,7 +327,10 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
   Weights *w = file_weights_new(a, dir, "safetensors");
   Reader r = {.a = a, .find = find, .ctx = ctx};
   const char *config = arena_printf(a, "%s/config.json", dir), *generation = arena_printf(a, "%s/generation_config.json", dir);
-  if (!os_exists(config)) return err_new(ERR_NOT_FOUND, "%s: holds no config.json, expected a Hugging Face model directory (a GGUF model is named by its file)", dir);
+  if (!os_exists(config)) {
+    const char *gguf = one_like(a, dir, ".gguf");
+    return err_new(ERR_NOT_FOUND, "%s: holds no config.json, expected a Hugging Face model directory (a GGUF model is named by its file%s%s)", dir, gguf ? ": " : "", gguf ? gguf : "");
+  }
   Err *e = add_json_file(a, w, config, "");
   if (!e && os_exists(generation)) e = add_json_file(a, w, generation, "generation_config");
   if (!e) e = add_weights(&r, w, dir);

@@ -308,6 +308,17 @@ static Err *call(Build *b) {
   return NULL;
 }
 
+Err *kern_precision_check(Arena *a, const Module *m, const char *precision) {
+  const char *others = "";
+  bool known = !precision || !strcmp(precision, "f32");
+  for (int i = 0; i < m->n_ops && !known; i++) {
+    const char *p = m->op[i]->precision;
+    known = p && !strcmp(p, precision);
+    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(a, ", %s", p))) others = arena_printf(a, "%s, %s", others, p);
+  }
+  return known ? NULL : err_new(ERR_USAGE, "precision '%s': expected f32%s", precision, others);
+}
+
 Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out) {
   KernSpec *s = ARENA_NEW(a, KernSpec);
   Build *b = ARENA_NEW(a, Build);
@@ -316,6 +327,7 @@ Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *p
   kern_call_print(c, &text);
   s->text = arena_dup(a, text.p);
   str_free(&text);
+  TRY(kern_precision_check(a, m, precision));
   s->tp = tp_new(a, m, precision);
   s->tp->narrow = c->narrow;
   TRY(find_op(b));

@@ -78,15 +78,7 @@ static Err *choose_context(Model *m) {
 static Err *choose_numbers(Model *m) {
   m->precision = m->opt.precision ? m->opt.precision : "int8";
   m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
-  bool known = !strcmp(m->precision, "f32");
-  for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
-  if (known) return NULL;
-  const char *others = "";
-  for (int i = 0; i < m->module->n_ops; i++) {
-    const char *p = m->module->op[i]->precision;
-    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
-  }
-  return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
+  return kern_precision_check(m->arena, m->module, m->precision);
 }
 
 /* A kind of number, whatever the format that is no more than it is called. */

@@ -22,6 +22,13 @@ static Err *decode_alone(Reader *r, Tp *forms, const FileTensor *t, float **out)
   return NULL;
 }
 
+static Err *missing(const Reader *r, const char *name) {
+  const char **names = ARENA_ARRAY(r->arena, const char *, r->weights->n_tensors + 1);
+  for (size_t i = 0; i < (size_t)r->weights->n_tensors; i++) names[i] = r->weights->tensor[i].name;
+  const char *near = lang_nearest(name, names, (int)r->weights->n_tensors);
+  return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file; %s%s%s", name, near ? "did you mean " : "`lumen show MODEL` lists what it has", near ? near : "", near ? "?" : "");
+}
+
 static Err *decode(Reader *r, const char *name, int64_t *rows, int64_t *cols, float **out) {
   HyperEnv env = {.arena = r->arena, .module = r->module, .w = r->weights, .layer = -1};
   Tp *forms = tp_new(r->arena, r->module, NULL);
@@ -30,7 +37,7 @@ static Err *decode(Reader *r, const char *name, int64_t *rows, int64_t *cols, fl
   int64_t given_rows = *rows, given_cols = *cols;
   TRY(model_says_known(&env));
   TRY(model_parts_find(&env, forms, name, given_rows, given_cols, &p));
-  if (!p && !t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", name);
+  if (!p && !t) return missing(r, name);
   int64_t n_cols = p ? p->fit.cols : t->n_dims ? t->dim[t->n_dims - 1] : 1, n_rows = p ? p->fit.rows : t->n_elems / MAX(n_cols, 1);
   if ((given_rows && given_rows != n_rows) || (given_cols && given_cols != n_cols))
     return err_new(ERR_SHAPE, "tensor %s: %lld rows of %lld, expected %lld of %lld", name, (long long)n_rows, (long long)n_cols, (long long)given_rows, (long long)given_cols);

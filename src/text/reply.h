@@ -132,7 +132,7 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
    none. place names them in errors. Fails: ERR_USAGE. */
 Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out);
 /* ---- structure.c: the form a request asks of its answer ---- */
-/* response_format, text.format, output_config.format, output_format, format, json_schema, guided_json, guided_regex, regex, grammar, guided_grammar.
+/* response_format, text.format, output_config.format, output_format, format, json_schema, guided_json, guided_regex, regex, grammar, guided_grammar, guided_choice, structured_outputs.
    *out: NULL where nothing is asked for. Fails: ERR_USAGE (not understood), and as the grammars do: what is asked for is never passed over. */
 Err *text_request_grammar(const json_t *body, Grammar **out);
 typedef enum TextToolMode { TEXT_TOOLS_AUTO, TEXT_TOOLS_NONE, TEXT_TOOLS_REQUIRED, TEXT_TOOLS_ONE } TextToolMode;

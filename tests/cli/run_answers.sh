@@ -92,6 +92,8 @@ expect "no such model" 1 "$LUMEN" run smolm2-135m x
 has "a near name" "$err" "smollm2-135m"
 expect "no prompt" 2 "$LUMEN" run $M
 expect "an empty prompt" 2 "$LUMEN" run $M --raw ""
+expect "more context than the model was made for" 0 "$LUMEN" run $M "the light" -T 0 -n 2 --context 100000
+has "is said" "$err" "--context 100000 is more than the "
 expect "a prompt longer than the context" 1 "$LUMEN" run $M --raw "the light of the world" --context 4
 has "says both lengths" "$err" "the context holds 4"
 expect "an empty stop text" 2 "$LUMEN" run $M x --raw --stop ""

@@ -29,6 +29,14 @@ bad "a negative id" "-1" "0x2d"
 bad "an id past 31 bits" "99999999999" "above 2147483647"
 bad "an id outside the vocabulary" "1 512" "512"
 bad "more ids than the context" "1 2 3 4 5 6 7 8 9" "8"
+expect "more ids than the context" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/c" --context 8
+has "the option that holds more" "$err" "--context"
+if [ -c /dev/full ]; then
+  ln -s /dev/full "$TEST_TMP/full"
+  expect "logits to a full device" 1 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/full"
+  [ -e "$TEST_TMP/full" ] && ok "the device is still there" || not_ok "the device is still there" "it was removed"
+else skip "logits to a full device" "no /dev/full here"; fi
+printf '1 512' > "$TEST_TMP/bad"
 mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null & }
 expect "an id outside the vocabulary, into a pipe" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
 [ -p "$TEST_TMP/pipe" ] && ok "the pipe stays" || not_ok "the pipe stays" "it is gone"

@@ -76,6 +76,7 @@ static void test_cut(int n_threads) {
   ModelOptions o = {.precision = "f32", .n_threads = n_threads, .context = 128};
   Model *m;
   EXPECT_OK(model_open("tests/run/tiny.gguf", &o, &m));
+  EXPECT_OK(model_vocab_open(model_weights(m), &vocab));
   TEST("cancelled amid the prompt, at any moment: the session answers as ever") {
     int n_cut = 0;
     for (useconds_t us = 0; us < 4000; us += 100) cut_after(m, us, &n_cut);
@@ -97,6 +98,7 @@ static void test_cut(int n_threads) {
     EXPECT(seq_n_tokens(seq) == N_PROMPT);
     seq_free(seq);
   }
+  text_vocab_free(vocab);
   model_close(m);
 }
 
