@@ -530,7 +530,7 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
     v = b->local >= 0 ? 1000 + rt : k;
     h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
     const FormatForm *f = b->fmt ? b->fmt : b->blocks;
-    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)b->block_dim);
+    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)(b->block_dim + 8 * (f == b->blocks ? b->side_dim + 1 : 0)));
     for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
     if (n->ival < pl->d->n_load_max) h = hash_bytes(&pl->d->load_max[n->ival], sizeof(int64_t), h); /* ranges decide how ints are divided, and how many items there are */
   }
