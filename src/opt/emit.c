@@ -527,8 +527,9 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
-  if (fixed && unit < UNROLL && vec && !has_reduction(e->d, n.arg[1])) unit = ROUND_UP(UNROLL, unit); /* a body with a sum of its own is long enough */
-  if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
+  bool is_long = has_reduction(e->d, n.arg[1]); /* a body with a sum of its own */
+  if (fixed && unit < UNROLL && vec && !is_long) unit = ROUND_UP(UNROLL, unit);
+  if (fixed && (ext <= unit || (!is_long && ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN)))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }

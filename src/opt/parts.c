@@ -281,7 +281,7 @@ static const char *form_name(Arena *a, const FormatParts *p, bool as_value) {
   for (int i = 0; i < p->n_dims; i++) h = hash_bytes(&p->dim[i].value, sizeof p->dim[i].value, h);
   for (int i = 0; i < p->decl->n_parts; i++) {
     const FormatPart *t = &p->part[i];
-    int64_t v[4] = {t->absent, t->n_dims, t->most, t->groups};
+    int64_t v[6] = {t->absent, t->n_dims, t->most, t->groups, t->n_never, t->small};
     h = hash_bytes(v, sizeof v, h);
     if (!t->absent) h = hash_bytes(t->elt, strlen(t->elt), hash_bytes(t->dim, sizeof t->dim[0] * (size_t)t->n_dims, h));
   }
@@ -312,7 +312,7 @@ static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_v
       n.n_args = 2;
       k = s->sorted = dx_node(s->d, n);
     }
-    f->x[i] = dx_to_f32(s->d, fmt_call(s, x, row, k));
+    f->x[i] = parts_simplify(s->d, p, dx_to_f32(s->d, fmt_call(s, x, row, k)));
   }
   if (s->err) return s->err;
   f->number = s->number;
