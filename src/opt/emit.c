@@ -64,6 +64,31 @@ IrRef lin_value(Emit *e, Lin l) {
   return l.k ? ir_op2(&e->b, IR_add, sum, ir_const_i(&e->b, IR_T_i64, l.k)) : sum;
 }
 
+static uint64_t lin_hash(const Lin *l, uint64_t h) {
+  h = hash_bytes(&l->k, sizeof l->k, h);
+  for (int i = 0; i < l->n; i++) {
+    uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
+    h = hash_bytes(t, sizeof t, h);
+  }
+  return h;
+}
+
+/* l / D or l % D where it takes instructions, made once in a block. */
+static IrRef divided(Emit *e, Lin l, int64_t D, bool mod) {
+  uint64_t key = lin_hash(&l, (uint64_t)D * 2 + mod);
+  if (e->div_block != e->b.at) e->n_div = 0, e->div_block = e->b.at;
+  for (int i = 0; i < e->n_div; i++) if (e->div[i].key == key) return e->div[i].v;
+  IrRef v = lin_value(e, l), d;
+  int sh = 0;
+  while ((int64_t)1 << sh < D) sh++;
+  if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
+  else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
+  if (e->n_div == (int)COUNT_OF(e->div)) e->n_div = 0;
+  e->div[e->n_div].key = key;
+  e->div[e->n_div++].v = d;
+  return d;
+}
+
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
 Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
@@ -78,12 +103,7 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
     for (int i = 0; !mod && i < r.n; i++) r.t[i].c /= D;
     if (!mod) r.k /= D;
   } else {
-    IrRef v = lin_value(e, l), d;
-    int sh = 0;
-    while ((int64_t)1 << sh < D) sh++;
-    if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
-    else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
-    r = lin_ref(d, 1);
+    r = lin_ref(divided(e, l, D, mod), 1);
     if (mod) r.k = low;
   }
   if (mod) r.lane = lane;
@@ -129,11 +149,7 @@ static IrType elt_type(IrMem m, int lanes) {
 }
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
-  uint64_t key[4] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
-  for (int i = 0; i < byte.n; i++) {
-    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
-    h = hash_bytes(t, sizeof t, h);
-  }
+  uint64_t key[3] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr}, h = lin_hash(&byte, hash_bytes(key, sizeof key, 0));
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
   IrRef idx = lin_sum(e, &byte);
