@@ -143,7 +143,7 @@ static Dx simpler(void *ctx, Dx x) {
   return dx_op2(f->d, DXO_MUL, arg[0], arg[1]);
 }
 
-Dx parts_simplify(Dag *d, const FormatParts *p, Dx x) {
+Dx format_with_facts(Dag *d, const FormatParts *p, Dx x) {
   Facts f = {d, p};
   return dx_rewrite(d, x, simpler, &f);
 }

@@ -30,5 +30,5 @@ Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leav
 Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);
 /* facts.c: the same value, given what is known of the parts */
-Dx parts_simplify(Dag *d, const FormatParts *p, Dx x);
+Dx format_with_facts(Dag *d, const FormatParts *p, Dx x);
 #endif

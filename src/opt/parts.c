@@ -312,7 +312,7 @@ static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_v
       n.n_args = 2;
       k = s->sorted = dx_node(s->d, n);
     }
-    f->x[i] = parts_simplify(s->d, p, dx_to_f32(s->d, fmt_call(s, x, row, k)));
+    f->x[i] = format_with_facts(s->d, p, dx_to_f32(s->d, fmt_call(s, x, row, k)));
   }
   if (s->err) return s->err;
   f->number = s->number;
