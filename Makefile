@@ -45,7 +45,7 @@ test-all: test
 # gcc's guesses about uninitialized variables are wrong where a sanitizer's calls stand between.
 test-asan:
 	$(Q)$(MAKE) BUILD=build/asan OPT='-O1 -g' EXTRA='-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -Wno-maybe-uninitialized' all unit
-	$(Q)tools/runtests --patience 6 build/asan
+	$(Q)TEST_SANITIZED=1 tools/runtests --patience 6 build/asan
 # Threads only; machine code is not instrumented, what runs it is. The sanitizer's shadow wants addresses that are not random.
 TSAN_TESTS := test_dev test_models
 test-tsan:

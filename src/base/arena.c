@@ -1,4 +1,5 @@
 /* Arenas: a list of blocks, bumped. Zeroed memory in, pointers with one lifetime out. Not thread-safe: one arena, one owner. */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/base.h"
@@ -29,13 +30,13 @@ void arena_free(Arena *a) {
   free(a);
 }
 
-void *arena_alloc(Arena *a, size_t n_bytes) {
-  CHECK(n_bytes < SIZE_MAX / 2, "arena %s: absurd size", a->name);
+/* NULL: there is no memory. */
+static void *try_alloc(Arena *a, size_t n_bytes) {
   n_bytes = ROUND_UP(n_bytes ? n_bytes : 1, ALIGN);
   if (!a->head || a->head->cap - a->head->used < n_bytes) {
     size_t cap = MAX((size_t)BLOCK_BYTES, n_bytes);
     ArenaBlock *b = calloc(1, sizeof *b + cap);
-    CHECK(b, "out of memory: arena %s wanted %zu bytes", a->name, n_bytes);
+    if (!b) return NULL;
     b->cap = cap;
     b->next = a->head;
     a->head = b;
@@ -46,12 +47,27 @@ void *arena_alloc(Arena *a, size_t n_bytes) {
   return p;
 }
 
+void *arena_alloc(Arena *a, size_t n_bytes) {
+  CHECK(n_bytes < SIZE_MAX / 2, "arena %s: absurd size", a->name);
+  void *p = try_alloc(a, n_bytes);
+  CHECK(p, "out of memory: arena %s wanted %zu bytes", a->name, n_bytes);
+  return p;
+}
+
+Err *arena_alloc_large(Arena *a, size_t n, size_t n_bytes, const char *what, void **out) {
+  void *p = n_bytes && n > SIZE_MAX / 4 / n_bytes ? NULL : try_alloc(a, n * n_bytes);
+  if (!p) return err_new(ERR_MEMORY, "%s: no memory for %zu times %zu bytes", what, n, n_bytes);
+  *out = p;
+  return NULL;
+}
+
 void *arena_alloc_array(Arena *a, size_t n, size_t n_bytes) {
   CHECK(n_bytes == 0 || n < SIZE_MAX / 2 / n_bytes, "arena %s: absurd count %zu", a->name, n);
   return arena_alloc(a, n * n_bytes);
 }
 
 void *arena_grow(Arena *a, const void *items, size_t n_bytes_each, size_t n, int *cap) {
+  CHECK(*cap <= INT_MAX / 2, "arena %s: a list of more than %d", a->name, *cap);
   int next = *cap ? *cap * 2 : 8;
   void *p = arena_alloc_array(a, (size_t)next, n_bytes_each);
   if (n) memcpy(p, items, n * n_bytes_each);

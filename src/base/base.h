@@ -14,6 +14,8 @@
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define ROUND_UP(n, to) (((n) + (to) - 1) / (to) * (to))
 
+typedef struct Err Err;
+
 /* arena.c: memory with one lifetime. Allocations are zeroed and 16-byte aligned; a pointer stays valid until reset or free. */
 typedef struct ArenaBlock ArenaBlock;
 typedef struct Arena {
@@ -24,10 +26,12 @@ typedef struct Arena {
 Arena *arena_new(const char *name);
 void arena_free(Arena *a);
 void arena_reset(Arena *a);                                  /* frees everything but the arena itself */
-void *arena_alloc(Arena *a, size_t n_bytes);                 /* never NULL: small metadata only; big buffers use os_pages_alloc */
+void *arena_alloc(Arena *a, size_t n_bytes);                 /* never NULL: small metadata only; big buffers use os_pages_alloc or arena_alloc_large */
 #define ARENA_NEW(a, T) ((T *)arena_alloc((a), sizeof(T)))
 #define ARENA_ARRAY(a, T, n) ((T *)arena_alloc_array((a), (n), sizeof(T)))
 void *arena_alloc_array(Arena *a, size_t n, size_t n_bytes); /* CHECKs the product */
+/* n things of n_bytes each where a file says how many: ERR_MEMORY, of `what`, where there is no room. */
+Err *arena_alloc_large(Arena *a, size_t n, size_t n_bytes, const char *what, void **out);
 char *arena_dup(Arena *a, const char *s);
 char *arena_dup_n(Arena *a, const char *s, size_t n);        /* adds a NUL */
 char *arena_printf(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -44,7 +48,6 @@ void *arena_grow(Arena *a, const void *items, size_t n_bytes_each, size_t n, int
 typedef enum ErrKind {
   ERR_IO = 1, ERR_FORMAT, ERR_LIMIT, ERR_MEMORY, ERR_USAGE, ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SYNTAX, ERR_SHAPE, ERR_NETWORK, ERR_CANCELLED
 } ErrKind;
-typedef struct Err Err;
 Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
 const char *err_text(const Err *e);
@@ -61,6 +64,7 @@ void str_add_n(Str *s, const void *p, size_t n);
 void str_add_c(Str *s, char c);
 void str_addf(Str *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void str_vaddf(Str *s, const char *fmt, va_list ap);
+void str_add_float(Str *s, double v, bool is_f32);           /* the fewest digits that read back as v; is_f32: as the float v is */
 int str_edit_distance(const char *a, const char *b);         /* for "did you mean" */
 uint64_t hash_bytes(const void *p, size_t n, uint64_t seed); /* FNV-1a style, 64 bits */
 
@@ -83,7 +87,7 @@ bool os_exists(const char *path);
 bool os_is_dir(const char *path);
 bool os_is_device(const char *path);                         /* there, and neither a regular file nor a folder */
 Err *os_make_dirs(const char *path);
-char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen */
+char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen (HOME: else the home of the account) */
 int64_t os_now_ns(void);                                     /* monotonic */
 int64_t os_thread_cpu_ns(void);                              /* processor time of the calling thread */
 int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */

@@ -145,7 +145,7 @@ static Err *parse_short(Arena *a, const OptRow *rows, size_t n_rows, int argc, c
       rest->help = true;
       continue;
     }
-    if (!r) return err_new(ERR_USAGE, "unknown option -%c in %s; --help lists them", *c, arg);
+    if (!r) return err_new(ERR_USAGE, "unknown option -%c%s%s; --help lists them", *c, arg[2] ? " in " : "", arg[2] ? arg : "");
     const char *name = spelled(a, r);
     if (r->kind == OPT_FLAG) {
       TRY(store(a, r, name, NULL, out));

@@ -2,6 +2,7 @@
    Nothing here keeps state. Linux only: /proc and cgroup texts are read where a call has no other source, and their absence is never an error. */
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,8 @@ char *os_cache_dir(Arena *a) {
   const char *own = getenv("LUMEN_HOME"), *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   if (own && own[0]) return arena_dup(a, own);
   if (xdg && xdg[0] == '/') return arena_printf(a, "%s/lumen", xdg); /* a relative one is to be ignored, says the XDG specification */
+  const struct passwd *user = home && home[0] ? NULL : getpwuid(getuid()); /* services and containers start without HOME */
+  if (user && user->pw_dir && user->pw_dir[0] == '/') home = user->pw_dir;
   return arena_printf(a, "%s/.cache/lumen", home && home[0] ? home : ".");
 }
 

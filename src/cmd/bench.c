@@ -168,6 +168,14 @@ static Err *measure(Bench *b, int64_t warm_ns) {
 }
 
 /* ---- the command ---- */
+/* What the model was made for, by its files: refused before anything is read or compiled. */
+static Err *check_context(const BenchOpts *o, const ModelOptions *options, const char *path, int64_t wanted) {
+  int64_t own;
+  TRY(model_own_context(path, options, &own));
+  if (!own || wanted <= own) return NULL;
+  return err_new(ERR_USAGE, "%lld tokens a sequence (--prompt %lld, --context %lld, --generate %lld), but the model was made for %lld", (long long)wanted, (long long)o->prompt, (long long)o->context, (long long)o->generate, (long long)own);
+}
+
 static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   Bench b = {.o = o, .arena = a, .name = name, .seq = ARENA_ARRAY(a, Seq *, (size_t)o->batch), .last = ARENA_ARRAY(a, int32_t, (size_t)o->batch),
              .round = ARENA_ARRAY(a, BenchRound, (size_t)o->rounds)};
@@ -176,6 +184,7 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   b.context = o->context ? o->context : o->prompt;
   options.context = MAX(MAX(o->prompt, b.context + o->generate), (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(cmd_model_locate(a, name, &path));
+  TRY(check_context(o, &options, path, MAX(o->prompt, b.context + o->generate)));
   int64_t t = os_now_ns();
   TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;

@@ -191,6 +191,7 @@ static Err *cc(Cc *c, const char *what) {
   if (ends_with(what, ".ir")) return emit_ir(c, what);
   const char *file = ends_with(what, ".lum") ? what : NULL;
   TRY(lang_std_load_with(c->arena, o->std, file, &c->module));
+  TRY(kern_precision_check(c->arena, c->module, o->precision));
   const OpDecl *op = file ? NULL : lang_op(c->module, what, 0);
   if (c->stage == STAGE_AST) {
     KernCall call;

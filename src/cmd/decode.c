@@ -73,7 +73,8 @@ int cmd_decode(int argc, char **argv) {
     if (rest.n_args == 2 && !o.format) {
       Err *e = decode_tensor(a, &o, rest.arg[0], rest.arg[1]);
       if (e) code = cmd_fail(argv[0], e);
-    } else if (rest.n_args) code = cmd_misused(argv[0], rest.n_args == 1 && !o.format ? "'%s': expected a model and a tensor" : "'%s' is one word too many", rest.arg[0]);
+    } else if (rest.n_args && o.format) code = cmd_misused(argv[0], "--format is for blocks on standard input; '%s' has formats of its own: expected one of the two", rest.arg[0]);
+    else if (rest.n_args) code = cmd_misused(argv[0], "expected a model and a tensor, got %d word%s", rest.n_args, rest.n_args == 1 ? "" : "s");
     else if (!o.format) code = cmd_misused(argv[0], "--format is missing");
     else {
       Str in = {0};

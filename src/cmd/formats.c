@@ -7,7 +7,12 @@ Err *cmd_format_find(Arena *a, const Module *m, const char *name, FormatForm **o
   const char **names = ARENA_ARRAY(a, const char *, m->n_formats + 1);
   for (int i = 0; i < m->n_formats; i++) names[i] = m->format[i]->name;
   const char *near = lang_nearest(name, names, m->n_formats);
-  return err_new(ERR_NOT_FOUND, "format '%s': no such format%s%s%s", name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+  if (near) return err_new(ERR_NOT_FOUND, "format '%s': no such format; did you mean '%s'?", name, near);
+  Str known = {0};
+  for (int i = 0; i < m->n_formats; i++) str_addf(&known, i ? ", %s" : "%s", names[i]);
+  Err *e = err_new(ERR_NOT_FOUND, "format '%s': no such format; known are %s (add a text with --std DIR)", name, known.n ? known.p : "none");
+  str_free(&known);
+  return e;
 }
 
 bool cmd_format_of(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {

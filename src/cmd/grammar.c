@@ -33,9 +33,9 @@ static Err *compile(const GrammarOpts *o, Grammar **out) {
   if (o->gbnf) {
     Str s = {0};
     Err *e = os_read_file(o->gbnf, INPUT_MAX, &s);
-    if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+    if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", o->gbnf);
     str_free(&s);
-    return err_wrap(e, "%s", o->gbnf);
+    return e;
   }
   json_t *js;
   TRY(json_parse_file(o->schema, INPUT_MAX, &js));

@@ -63,7 +63,7 @@ static Err *logits_to(Model *m, const TextIds *ids, const char *path) {
   FILE *f = to_stdout ? stdout : fopen(path, "wb");
   Err *e = f ? logits_write(m, seq, ids, f, path) : err_new(ERR_IO, "%s: cannot be opened for writing: %s", path, strerror(errno));
   if (f && !to_stdout && fclose(f) && !e) e = err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-  if (f && !to_stdout && e) unlink(path);
+  if (f && !to_stdout && e && !os_is_device(path)) unlink(path); /* a device is everybody's */
   seq_free(seq);
   return e;
 }
@@ -74,6 +74,8 @@ static Err *logits(Arena *a, const LogitsOpts *o, const char *name) {
   ModelOptions options = MODEL_OPTIONS(o);
   Err *e = ids_read(o->ids, &ids);
   if (!e) e = cmd_model_open(a, name, &options, &m);
+  if (!e && (int64_t)ids.n > model_context(m))
+    e = err_new(ERR_LIMIT, "the text has %zu tokens, the context holds %lld (--context)", ids.n, (long long)model_context(m));
   if (!e) e = logits_to(m, &ids, o->out);
   model_close(m);
   text_ids_free(&ids);

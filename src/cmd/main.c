@@ -18,13 +18,26 @@ const Command *cmd_find(const char *name) {
   return NULL;
 }
 
+/* What a file or a request says may be in an error: its control characters shall not steer the terminal. */
+static void print_tame(const char *text, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    bool c1 = c == 0xc2 && i + 1 < n && (unsigned char)text[i + 1] < 0xa0; /* U+0080 to U+009F */
+    if ((c < ' ' && c != '\n' && c != '\t') || c == 0x7f) fprintf(stderr, "\\x%02x", c);
+    else if (c1) fprintf(stderr, "\\x%02x", (unsigned char)text[++i]);
+    else fputc(c, stderr);
+  }
+}
+
 int cmd_fail(const char *command, Err *e) {
   ErrKind kind = err_kind(e);
   fflush(stdout);
   const char *text = err_text(e);
   size_t n = strlen(text);
   while (n && text[n - 1] == '\n') n--; /* a text's mistakes end their last line themselves */
-  fprintf(stderr, "lumen %s: %.*s\n", command, (int)n, text);
+  fprintf(stderr, "lumen %s: ", command);
+  print_tame(text, n);
+  fputc('\n', stderr);
   err_free(e);
   return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
 }
@@ -55,8 +68,9 @@ bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **a
   return !rest->help;
 }
 
-/* Takes `--trace SPEC` and `--trace=SPEC` out of argv wherever they stand before a `--`, and opens the trace. argv stays NULL-terminated. */
-static Err *take_trace(int *argc, char **argv) {
+/* Takes `--trace SPEC` and `--trace=SPEC` out of argv wherever they stand before a `--`, and opens the trace. argv stays NULL-terminated.
+   *helped: the stages were listed, which is an answer by itself. */
+static Err *take_trace(int *argc, char **argv, bool *helped) {
   int n = 1;
   bool options = true;
   const char *spec = getenv("LUMEN_TRACE");
@@ -69,6 +83,7 @@ static Err *take_trace(int *argc, char **argv) {
     } else argv[n++] = argv[i];
   }
   argv[*argc = n] = NULL;
+  *helped = spec && !strcmp(spec, "help");
   return spec && spec[0] ? trace_open(spec) : NULL;
 }
 
@@ -94,13 +109,14 @@ static int run_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  Err *e = take_trace(&argc, argv);
+  bool helped;
+  Err *e = take_trace(&argc, argv, &helped);
   if (e) {
     fprintf(stderr, "lumen: %s\n", err_text(e));
     err_free(e);
     return CMD_USAGE;
   }
-  int code = run_command(argc, argv);
+  int code = helped && argc < 2 ? CMD_OK : run_command(argc, argv);
   if (fflush(stdout) || ferror(stdout)) {
     fprintf(stderr, "lumen: standard output cannot be written: %s\n", strerror(errno));
     if (code == CMD_OK) code = CMD_FAILED;

@@ -111,6 +111,19 @@ static int32_t opener_of(const Run *r, const RunPrompt *p, const TextReply *repl
   return is_closed ? -1 : text_vocab_find(r->vocab, open, n);
 }
 
+/* End tokens that do not close reasoning. */
+static int32_t *bars_of(const Run *r, int *n) {
+  int32_t *bar = ARENA_ARRAY(r->arena, int32_t, (size_t)r->stops.n_ends + 1);
+  const char *closing = r->chat && r->chat->reason ? text_reason_closing(r->chat->reason) : "";
+  *n = 0;
+  for (int i = 0; i < r->stops.n_ends; i++) {
+    size_t k = 0;
+    const char *p = text_vocab_spelling(r->vocab, r->stops.end[i], &k);
+    if (r->stops.end[i] < model_n_vocab(r->model) && !(p && k && memmem(closing, strlen(closing), p, k))) bar[(*n)++] = r->stops.end[i];
+  }
+  return bar;
+}
+
 /* What closes an open block once the budget is spent. */
 static Err *budget_make(const Run *r, TextIds *close, TextBudget *out) {
   bool is_off = r->o->think && !strcmp(r->o->think, "off");
@@ -132,11 +145,12 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   TextBudget budget = {.max = -1};
   RunGuide *guide = NULL;
   RunGuideOptions guided = {.grammar = r->grammar, .vocab = r->grammar_vocab, .end = r->stops.end, .n_ends = r->stops.n_ends, .n_vocab = model_n_vocab(r->model),
-                            .opener = reply ? opener_of(r, p, reply) : -1, .trigger = r->trigger};
+                            .opener = reply ? opener_of(r, p, reply) : -1, .has_text = r->has_text};
+  guided.bar = bars_of(r, &guided.n_bars);
   Err *e = r->grammar ? run_guide_new(&guided, &guide) : NULL;
   if (!e && reply) e = budget_make(r, &close, &budget);
   RunRequest q = {.vocab = r->vocab, .prompt = p->ids.p, .n_prompt = (int64_t)p->ids.n, .sampling = r->sampling, .stops = r->stops, .on_text = on_text, .ctx = &printing,
-                  .guide = guide, .reply = reply, .on_event = on_event, .budget = reply ? &budget : NULL, .cancel = &interrupted};
+                  .guide = guide, .reply = reply, .on_event = on_event, .budget = reply ? &budget : NULL, .has_logprobs = r->n_top >= 0, .n_top = MAX(r->n_top, 0), .cancel = &interrupted};
   struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   interrupted = 0;
   sigaction(SIGINT, &act, &old);
@@ -148,7 +162,7 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
     end_reasoning(&printing);
     if (printing.last != '\n' || out->result.reason == RUN_CANCELLED) putchar('\n');
     fflush(stdout);
-  }
+  } else if (e) end_reasoning(&printing); /* nothing stays dimmed */
   run_guide_free(guide);
   text_reply_free(reply);
   text_ids_free(&close);
@@ -183,6 +197,7 @@ static void json_print(const Run *r, const RunOutcome *outcome) {
   if (reasoning) json_object_set(o, "reasoning", reasoning);
   if (calls) json_object_set(o, "tool_calls", calls);
   if (r->grammar) json_object_set_new(o, "whole", json_boolean(a->is_whole));
+  if (a->logprob) json_object_set_new(o, "logprobs", cmd_logprobs_json(r, a));
   json_t *more = json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:I, s:o}", "reason", run_reason_name(a->reason), "prompt_tokens", (json_int_t)outcome->n_prompt,
                            "reused_tokens", (json_int_t)a->n_reused, "tokens", (json_int_t)a->ids.n, "prefill_seconds", (double)a->prefill_ns * 1e-9,
                            "decode_seconds", (double)a->decode_ns * 1e-9, "seed", (json_int_t)r->sampling.seed, "ids", list);
@@ -198,6 +213,7 @@ static void json_print(const Run *r, const RunOutcome *outcome) {
 void cmd_run_tell(const Run *r, const RunOutcome *o) {
   const RunResult *a = &o->result;
   if (r->o->json) json_print(r, o);
+  else if (a->logprob) cmd_logprobs_print(r, a, stderr);
   if (r->o->verbose) figures_print(r, o);
   else if (a->reason == RUN_CONTEXT)
     fprintf(stderr, "lumen run: stopped: the context is full with %lld tokens (--context)\n", (long long)model_context(r->model));
@@ -257,8 +273,8 @@ static Err *options_check(const RunOpts *o, bool to_chat) {
   return NULL;
 }
 
-static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int *code) {
-  Run r = {.arena = a, .o = o, .name = rest->arg[0]};
+static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int argc, char **argv, int *code) {
+  Run r = {.arena = a, .o = o, .name = rest->arg[0], .rows = RunOpts_rows, .n_rows = COUNT_OF(RunOpts_rows), .argc = argc, .argv = argv};
   Str prompt = {0};
   bool to_chat = false;
   Err *e = o->request && rest->n_args > 1 ? err_new(ERR_USAGE, "a prompt and --request: one of them") : NULL;
@@ -279,7 +295,7 @@ int cmd_run(int argc, char **argv) {
   if (cmd_options(a, RunOpts_rows, COUNT_OF(RunOpts_rows), argc, argv, &o, &rest, &code)) {
     if (!rest.n_args) code = cmd_misused(argv[0], "no model named; `lumen list --all` shows names");
     else {
-      Err *e = run(a, &o, &rest, &code);
+      Err *e = run(a, &o, &rest, argc, argv, &code);
       if (e) code = cmd_fail(argv[0], e);
     }
   } else if (rest.help) {

@@ -1,5 +1,5 @@
 /* run_cmd: what the files of `lumen run` share: its options and what one call has open. run.c answers one prompt, run_setup.c reads the options,
-   run_chat.c talks, run_lines.c reads what is typed. */
+   run_request.c the settings of a request, run_chat.c talks, run_lines.c reads what is typed. */
 #ifndef LUMEN_RUN_CMD_H
 #define LUMEN_RUN_CMD_H
 #include "cmd/cmd.h"
@@ -8,8 +8,10 @@
 
 #define RUN_ROWS(X, T)                                                                                                              \
   X(T, system, 's', STR, "TEXT", NULL, 0, 0, "what the model is told before the conversation")                                      \
-  X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, .. as JSON")   \
+  X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, settings, .. as JSON")   \
   X(T, raw, 'r', FLAG, "", NULL, 0, 0, "continue the prompt as it is: no chat template")                                            \
+  X(T, chat_template_file, 0, STR, "FILE", NULL, 0, 0, "a Jinja chat template instead of the model's own")                          \
+  X(T, chat_template, 0, STR, "TEXT", NULL, 0, 0, "the same, on the command line")                                                  \
   X(T, max_tokens, 'n', INT, "N", NULL, 0, 1 << 30, "tokens of an answer at most; else until the context is full")                  \
   X(T, stop, 0, LIST, "TEXT", NULL, 0, 0, "end the answer before this text; may be given again")                                    \
   X(T, stop_token, 0, LIST, "ID", NULL, 0, 0, "end the answer before this token; may be given again")                               \
@@ -19,6 +21,7 @@
   X(T, gbnf, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
   X(T, tools, 0, STR, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
   X(T, tool_choice, 0, STR, "HOW", NULL, 0, 0, "auto, none, required, or the one function that must be called; else auto")                   \
+  X(T, one_call, 0, FLAG, "", NULL, 0, 0, "one call at most in an answer, as \"parallel_tool_calls\": false in a request")                    \
   X(T, strict, 0, FLAG, "", NULL, 0, 0, "hold the arguments of calls to their schemas")                                             \
   X(T, think, 0, STR, "HOW", NULL, 0, 0, "on, off, or how hard (low, medium, high): where the template knows of it")                \
   X(T, think_budget, 0, INT, "N", NULL, 0, 1 << 30, "tokens of reasoning at most; then it is closed")                               \
@@ -42,6 +45,7 @@
   X(T, dry_breaker, 0, LIST, "TEXT", NULL, 0, 0, "no repetition goes through tokens with this text; else newline : \" *")           \
   X(T, logit_bias, 0, LIST, "ID=X", NULL, 0, 0, "add X to the logit of a token; may be given again")                                \
   X(T, seed, 0, INT, "N", NULL, 0, 0, "the same seed gives the same answer; else a new one each time")                              \
+  X(T, logprobs, 0, INT, "N", NULL, 0, RUN_TOP_MAX, "the log-probability of each token, and the N likeliest in its place: in --json, else on standard error") \
   X(T, json, 'j', FLAG, "", NULL, 0, 0, "print an object: text, reason, ids, counts, times, seed")                                  \
   X(T, verbose, 'v', FLAG, "", NULL, 0, 0, "a line of figures on standard error")                                                   \
   MODEL_OPT_ROWS(X, T)
@@ -50,20 +54,23 @@ typedef struct RunOpts { RUN_ROWS(OPT_FIELD_, RunOpts) } RunOpts;
 /* Everything one call of the command has open. */
 typedef struct Run {
   Arena *arena;
-  const RunOpts *o;
+  const RunOpts *o;            /* of the command line; with --request also of it */
+  const OptRow *rows; size_t n_rows; int argc; char **argv; /* what o was read from */
   const char *name;            /* as the user named it */
   Model *model;
   TextVocab *vocab;
   RunSession *session;
   RunSampling sampling;
   RunStops stops;
+  const char *template;        /* given instead of the model's own; NULL: none */
   bool raw;
   bool dims;                   /* what is shown of reasoning is dimmed */
   TextChat *chat;              /* NULL in raw mode */
   json_t *special, *request, *tools; /* request: --request's or NULL; tools: as the user gave them, NULL: none */
   Grammar *grammar;            /* NULL: any answer */
   GrammarVocab *grammar_vocab;
-  const char *trigger;
+  int n_top;                   /* log-probabilities of the likeliest tokens; -1: none */
+  bool has_text;               /* the grammar is one of text and calls */
 } Run;
 
 /* What came of one question. */
@@ -75,10 +82,17 @@ Err *cmd_run_open(Run *r, bool is_chat);       /* everything; cmd_run_close it, 
 void cmd_run_close(Run *r);
 json_t *cmd_run_body(const Run *r, json_t *messages); /* a new request with the options' tools and thinking; borrows messages, NULL: --request's */
 
+/* run_request.c: r->request is there; its settings come into r->o. */
+Err *cmd_run_request_options(Run *r);
+
 /* run.c */
 Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out);  /* prints the answer to a request as it comes */
 void cmd_run_tell(const Run *r, const RunOutcome *o);                 /* what --json and --verbose want, and warnings */
 Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n);
+
+/* run_logprobs.c */
+json_t *cmd_logprobs_json(const Run *r, const RunResult *a);          /* as OpenAI's choices[].logprobs; a new reference */
+void cmd_logprobs_print(const Run *r, const RunResult *a, FILE *f);   /* a line for each token */
 
 /* run_lines.c */
 void cmd_lines_open(void);                                            /* once, before the first line */

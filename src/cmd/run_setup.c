@@ -79,17 +79,52 @@ static Err *sampling_get(Run *r) {
   return NULL;
 }
 
+/* The likeliest tokens that are wanted, by the option or the request: "logprobs": true, "top_logprobs": N. */
+static Err *logprobs_get(Run *r) {
+  const json_t *wants = json_object_get(r->request, "logprobs"), *top = json_object_get(r->request, "top_logprobs");
+  r->n_top = r->o->logprobs != OPT_INT_NONE ? (int)r->o->logprobs : -1;
+  if (r->n_top >= 0 || !json_is_true(wants)) return NULL;
+  json_int_t n = top && !json_is_null(top) ? json_is_integer(top) ? json_integer_value(top) : -1 : 0;
+  if (n < 0 || n > RUN_TOP_MAX) return err_new(ERR_USAGE, "top_logprobs: expected a number from 0 to %d", RUN_TOP_MAX);
+  r->n_top = (int)n;
+  return NULL;
+}
+
+/* The template that the options give. Broken ones are refused before a model is loaded. */
+static Err *template_read(Run *r) {
+  const RunOpts *o = r->o;
+  const char *name = o->chat_template_file ? o->chat_template_file : "--chat-template";
+  Str s = {0};
+  TextTemplate *t;
+  if (!o->chat_template && !o->chat_template_file) return NULL;
+  if (o->chat_template && o->chat_template_file) return err_new(ERR_USAGE, "--chat-template and --chat-template-file: one of them");
+  if (o->raw) return err_new(ERR_USAGE, "--chat-template%s: --raw leaves the chat template out", o->chat_template ? "" : "-file");
+  if (o->chat_template && !strchr(o->chat_template, '{')) return err_new(ERR_USAGE, "--chat-template: '%s', expected the text of a Jinja template (--chat-template-file FILE reads one)", o->chat_template);
+  if (o->chat_template) str_add(&s, o->chat_template);
+  else TRY(os_read_file(o->chat_template_file, MAX_FILE_BYTES, &s));
+  r->template = arena_dup_n(r->arena, s.n ? s.p : "", s.n);
+  Err *e = s.n && memchr(s.p, 0, s.n) ? err_new(ERR_FORMAT, "a NUL byte in a template") : text_template_parse(r->arena, r->template, s.n, &t);
+  str_free(&s);
+  return err_wrap(e, "%s", name);
+}
+
 /* A base model has no template: its prompts are continued as they are. */
 static Err *template_open(Run *r, bool is_chat) {
   const RunOpts *o = r->o;
   r->raw = o->raw;
   if (r->raw) return NULL;
-  Err *e = model_chat_open(r->arena, model_weights(r->model), &r->chat, &r->special);
+  Err *e = model_chat_open(r->arena, model_weights(r->model), r->template, &r->chat, &r->special);
   if (!e || err_kind(e) != ERR_NOT_FOUND || is_chat || o->system || o->request || o->tools) return e;
   fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
   err_free(e);
   r->raw = true;
   return NULL;
+}
+
+static Err *think_word(const char *how) {
+  static const char *const words[] = {"on", "off", "low", "medium", "high", "none", "minimal", "xhigh", "max"}; /* the last four: efforts that some templates know */
+  for (size_t i = 0; i < COUNT_OF(words); i++) if (!how || !strcmp(how, words[i])) return NULL;
+  return err_new(ERR_USAGE, "--think: '%s', expected on, off, low, medium or high (none, minimal, xhigh, max where a template knows them)", how);
 }
 
 /* What nothing can come of is said, not passed over in silence. */
@@ -110,9 +145,9 @@ static void thinking_check(const Run *r) {
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
   Err *e = os_read_file(path, MAX_FILE_BYTES, &s);
-  if (!e) e = grammar_from_gbnf(s.n ? s.p : "", s.n, out);
+  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
   str_free(&s);
-  return err_wrap(e, "%s", path);
+  return e;
 }
 
 static Err *schema_read(const char *path, Grammar **out) {
@@ -126,11 +161,12 @@ static Err *schema_read(const char *path, Grammar **out) {
 /* The option's choice, else the request's. */
 static Err *choice_get(const Run *r, TextToolChoice *out) {
   const char *how = r->o->tool_choice;
-  json_t *body = how ? json_pack("{s:s}", "tool_choice", how) : json_incref(r->request);
   bool is_word = !how || !strcmp(how, "auto") || !strcmp(how, "none") || !strcmp(how, "required");
-  Err *e = NULL;
-  if (is_word) e = text_request_tool_choice(body, out);
-  else *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
+  json_t *body = r->request ? json_copy(r->request) : json_object();
+  if (how) json_object_set_new(body, "tool_choice", json_string(is_word ? how : "required"));
+  Err *e = text_request_tool_choice(body, out);
+  if (!e && !is_word) *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
+  if (!e && r->o->one_call) out->many = false;
   json_decref(body);
   return e;
 }
@@ -140,11 +176,12 @@ static bool keeps_marker(void *reply, const char *spelling, size_t n) { return t
 
 static Err *calls_open(Run *r, const TextToolChoice *choice) {
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
-  if (is_auto && !r->o->strict) return NULL;
+  if (is_auto && !r->o->strict && choice->many) return NULL;
   json_t *tools;
   TRY(text_tools_normalise(r->tools, "tools", &tools));
-  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
-  Err *e = text_chat_calls(r->arena, r->chat, &calls, &r->grammar, is_auto ? &r->trigger : NULL);
+  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  Err *e = text_chat_calls(r->chat, &calls, &r->grammar);
+  r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = tools};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
@@ -159,8 +196,13 @@ static Err *tools_open(Run *r) {
   TextToolChoice choice;
   json_t *given = NULL;
   TRY(choice_get(r, &choice));
-  if (o->tools) TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
-  else given = json_incref(json_object_get(r->request, "tools"));
+  if (o->tools) {
+    TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
+    if (!json_is_array(given)) {
+      json_decref(given);
+      return err_new(ERR_USAGE, "--tools %s: expected a JSON array of tools", o->tools);
+    }
+  } else given = json_incref(json_object_get(r->request, "tools"));
   if (choice.mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
   r->tools = given;
   if (r->tools && r->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
@@ -187,7 +229,8 @@ static Err *request_open(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_file(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  return json_is_object(r->request) ? NULL : err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  return cmd_run_request_options(r);
 }
 
 /* ---- the whole ---- */
@@ -196,7 +239,9 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
   int32_t *ends;
   int n_unused;
+  TRY(think_word(r->o->think));
   TRY(request_open(r));
+  TRY(template_read(r));
   TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
   const char *const *unused = model_unused(r->model, &n_unused);
   cmd_unused_tell("run", r->name, unused, n_unused);
@@ -205,7 +250,8 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
-  TRY(run_ends(r->arena, w, r->vocab, &ends, &r->stops.n_ends));
+  TRY(logprobs_get(r));
+  TRY(run_ends(r->arena, w, r->vocab, r->template, &ends, &r->stops.n_ends));
   TRY(stops_parse(r, ends));
   TRY(tools_open(r));
   TRY(grammar_open(r));

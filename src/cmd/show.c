@@ -33,7 +33,7 @@ static void answering(Arena *a, const Weights *w, bool json, Str *out) {
   int n = 0;
   RunSampling p = run_sampling_default(w);
   Err *e = model_vocab_open(w, &v);
-  if (!e) e = run_ends(a, w, v, &end, &n);
+  if (!e) e = run_ends(a, w, v, NULL, &end, &n);
   str_addf(out, json ? "  \"sampling\": {\"temperature\": %g, \"top_k\": %lld, \"top_p\": %g, \"min_p\": %g, \"repeat_penalty\": %g},\n  \"ends\": ["
                      : "drawn with temperature %g, top-k %lld, top-p %g, min-p %g, repetition penalty %g where the user says nothing\n",
            p.temperature, (long long)p.top_k, p.top_p, p.min_p, p.repeat_penalty);
@@ -146,6 +146,7 @@ int cmd_show(int argc, char **argv) {
   int code = CMD_OK;
   if (cmd_options(a, ShowOpts_rows, COUNT_OF(ShowOpts_rows), argc, argv, &o, &rest, &code)) {
     if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
+    else if (o.plan && (o.json || o.all)) code = cmd_misused(argv[0], "--plan is text and whole: it does not go with --%s", o.json ? "json" : "all");
     else {
       Err *e = show(a, &o, rest.arg[0]);
       if (e) code = cmd_fail(argv[0], e);

@@ -6,7 +6,7 @@
 
 #define ROWS(X, T)                                                                                                                     \
   X(T, tokenizer,       0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one, instead of MODEL")                 \
-  X(T, special,         0, FLAG, "",     NULL, 0, 0, "add what the model adds around a text, such as its first token")                 \
+  X(T, special,         0, FLAG, "",     NULL, 0, 0, "add what the model adds around a text, such as its first token, where the text has it not")                 \
   X(T, plain,           0, FLAG, "",     NULL, 0, 0, "take the spelling of a special token in the text as plain text")                 \
   X(T, split_special,   0, FLAG, "",     NULL, 0, 0, "the same for special tokens only; other added tokens are found")                 \
   X(T, lines,           0, FLAG, "",     NULL, 0, 0, "each input line is a JSON string, each output line an array of ids")             \

@@ -8,7 +8,8 @@
    Where something else holds a core all the time, every barrier waits for the thread that shares it, a slice of the scheduler long, and short
    phases stand still more than they run. dev_pool_run_fit therefore watches for threads that want to run and do not (clock time less processor
    time less sleep), runs the next regions with fewer, and tries the full number again later, ever more rarely while it does not fit.
-   A thread that is left out sleeps at a gate of its own; it comes back only after it has reached that gate.
+   A thread that is left out sleeps at a gate of its own; it comes back only after it has reached that gate. It learns of it when a region begins
+   without it: so their number falls as a region begins and never between two, where a thread counted out would wait for one that does not come.
 
    No wake-up is lost: a waiter counts itself into n_parked before it sleeps, the opener changes the number before it looks at n_parked,
    and both are sequentially consistent; so either the opener sees the waiter, or the kernel sees the new number and does not let it
@@ -41,6 +42,7 @@ struct DevPool {
   _Atomic int n_active;                     /* threads of the present region; changes only between regions */
   int64_t n_phases, watched_ns;             /* since the watch began; phases are counted by whoever completes a barrier */
   int64_t retry_at, rest_ns;                /* when to try with all threads again; how long the last rest was meant to be */
+  int n_next;                               /* n_active from the next fitting region on: fewer, or the same */
   Seat *seat;                               /* n_threads */
   _Alignas(64) DevPoolFn *fn;               /* of the present region; written before start opens */
   void *ctx;
@@ -83,9 +85,10 @@ static void gate_open(Gate *g) {
 }
 
 bool dev_barrier_last(DevPool *p, int thread) {
-  /* Seen before arriving: after it, the gate may open at any time. */
+  /* Seen before arriving: after it, the gate may open at any time, and the next region begin with fewer threads. */
   uint32_t seen = atomic_load_explicit(&p->pass.number, memory_order_relaxed);
-  if (atomic_fetch_add(&p->n_arrived, 1) + 1 == atomic_load_explicit(&p->n_active, memory_order_relaxed)) return true;
+  int n_active = atomic_load_explicit(&p->n_active, memory_order_relaxed);
+  if (atomic_fetch_add(&p->n_arrived, 1) + 1 == n_active) return true;
   p->seat[thread].parked_ns += gate_wait(&p->pass, seen, p->spin_ns);
   return false;
 }
@@ -161,6 +164,7 @@ Err *dev_pool_new(int n_threads, DevPool **out) {
   memset(p, 0, sizeof *p);
   p->n_threads = n_threads;
   atomic_store(&p->n_active, n_threads);
+  p->n_next = n_threads;
   p->seat = aligned_alloc(64, (size_t)n_threads * sizeof *p->seat);
   CHECK(p->seat, "no memory for a thread pool");
   memset(p->seat, 0, (size_t)n_threads * sizeof *p->seat);
@@ -189,11 +193,11 @@ void dev_pool_free(DevPool *p) {
 
 int dev_pool_n_threads(const DevPool *p) { return p->n_threads; }
 
-int dev_pool_n_active(const DevPool *p) { return atomic_load_explicit(&p->n_active, memory_order_relaxed); }
+int dev_pool_n_active(const DevPool *p) { return p->n_next; }
 
 /* Threads that rest come back, up to the first that has not come to rest yet; all of them: waits for it. */
 static void call_back(DevPool *p, bool all) {
-  int n = dev_pool_n_active(p);
+  int n = atomic_load(&p->n_active);
   uint32_t now = atomic_load(&p->start.number);
   for (; n < p->n_threads; n++) {
     while (all && !atomic_load(&p->seat[n].resting)) sched_yield();
@@ -202,6 +206,7 @@ static void call_back(DevPool *p, bool all) {
     atomic_store(&p->seat[n].resting, false);
   }
   atomic_store(&p->n_active, n);
+  p->n_next = n;
   gate_open(&p->rest);
 }
 
@@ -212,13 +217,13 @@ static void watch_begin(DevPool *p) {
 
 /* Between regions, when enough was seen. */
 static void watch_end(DevPool *p) {
-  int n = dev_pool_n_active(p), n_lost = 0;
+  int n = atomic_load(&p->n_active), n_lost = 0;
   for (int i = 0; i < n; i++) n_lost += p->seat[i].lost_ns > p->watched_ns / LOST_SHARE;
   if (n > 1 && n_lost && p->watched_ns / (p->n_phases + 1) < PHASE_NS) {
     if (n == p->n_threads) p->rest_ns = p->rest_ns ? MIN(p->rest_ns * 2, MAX_REST_NS) : REST_NS;
     p->retry_at = os_now_ns() + p->rest_ns;
-    atomic_store(&p->n_active, MAX(n - n_lost, 1));
-    trace_printf(TRACE_batch, "others keep %d of %d threads from running: on with %d for %lld ms", n_lost, n, MAX(n - n_lost, 1), (long long)(p->rest_ns / 1000000));
+    p->n_next = MAX(n - n_lost, 1);
+    trace_printf(TRACE_batch, "others keep %d of %d threads from running: on with %d for %lld ms", n_lost, n, p->n_next, (long long)(p->rest_ns / 1000000));
   } else if (n == p->n_threads) {
     p->rest_ns = 0;
   }
@@ -237,17 +242,19 @@ static void run(DevPool *p, DevPoolFn *fn, void *ctx) {
 }
 
 void dev_pool_run(DevPool *p, DevPoolFn *fn, void *ctx) {
-  if (dev_pool_n_active(p) < p->n_threads) call_back(p, true);
+  if (atomic_load(&p->n_active) < p->n_threads) call_back(p, true);
+  p->n_next = p->n_threads;
   p->watching = false;
   run(p, fn, ctx);
 }
 
 void dev_pool_run_fit(DevPool *p, DevPoolFn *fn, void *ctx) {
-  if (dev_pool_n_active(p) < p->n_threads && os_now_ns() >= p->retry_at) {
+  if (p->n_next < p->n_threads && os_now_ns() >= p->retry_at) {
     call_back(p, false);
     watch_begin(p);
-    trace_printf(TRACE_batch, "on with %d of %d threads", dev_pool_n_active(p), p->n_threads);
+    trace_printf(TRACE_batch, "on with %d of %d threads", p->n_next, p->n_threads);
   }
+  atomic_store(&p->n_active, p->n_next);
   p->watching = p->n_threads > 1;
   run(p, fn, ctx);
   if (p->watching && (p->watched_ns += os_now_ns() - p->began) >= WATCH_NS) watch_end(p);

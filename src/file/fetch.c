@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -175,6 +176,26 @@ Err *file_fetch_https(Arena *a, const char *url, const char *part, uint64_t n_ex
   return NULL;
 }
 
+/* What stands in the way may have been told long before the last line, amid tries and words of the program's own: cut out, or NULL. */
+static const char *child_cause(Str *text) {
+  static const char *const causes[] = {"No space left on device", "Failed to establish a new connection", "Temporary failure in name resolution", "Connection refused", "timed out"};
+  for (size_t i = 0; text->n && i < COUNT_OF(causes); i++) {
+    char *at = strstr(text->p, causes[i]);
+    if (!at) continue;
+    at[strcspn(at, "'\")\n")] = 0;
+    return at;
+  }
+  return NULL;
+}
+
+/* A program on a full disk cannot even write its log. */
+static bool full_disk(const char *path) {
+  struct statvfs s;
+  char dir[4096];
+  snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
+  return statvfs(dir, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize < 1 << 16;
+}
+
 /* ---- pip ---- */
 
 /* Runs a program with its output in log. Fails: ERR_NOT_FOUND without the program, ERR_NETWORK when it ends badly, ERR_CANCELLED. */
@@ -203,10 +224,10 @@ static Err *run_child(const char *const *argv, const char *log, const char *what
   Err *e = os_read_file(log, 1 << 20, &text);
   err_free(e);
   while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == ' ')) text.p[--text.n] = 0;
-  const char *last = text.n ? strrchr(text.p, '\n') : NULL;
+  const char *cause = child_cause(&text), *last = text.n ? strrchr(text.p, '\n') : NULL;
   /* POSIX lets a system find only in the child that there is no such program: it ends with 127, silently. Emulators do so. */
   bool absent = WIFEXITED(status) && WEXITSTATUS(status) == 127 && !text.n;
-  e = absent ? err_new(ERR_NOT_FOUND, "%s: no such program", argv[0]) : err_new(ERR_NETWORK, "%s", last ? last + 1 : text.n ? text.p : "ended without a word");
+  e = absent ? err_new(ERR_NOT_FOUND, "%s: no such program", argv[0]) : err_new(ERR_NETWORK, "%s", cause ? cause : last ? last + 1 : text.n ? text.p : full_disk(log) ? "no space left on the disk" : "ended without a word");
   str_free(&text);
   return e;
 }

@@ -70,6 +70,8 @@ Err *file_kv_text(Arena *a, const Weights *w, const char *key, const char **out)
 Err *file_kv_ints(Arena *a, const Weights *w, const char *key, int64_t **out, size_t *n);
 Err *file_kv_floats(Arena *a, const Weights *w, const char *key, float **out, size_t *n);
 Err *file_kv_strs(const Weights *w, const char *key, const FileStr **out, size_t *n);
+/* Element i of a list, 0 of a single value: a whole number (or bool) in *v, else a float in *f. Fails: ERR_FORMAT, no such element or no number. */
+Err *file_kv_number(const Weights *w, const FileKv *kv, int64_t i, bool *is_int, int64_t *v, double *f);
 void file_quote(const void *p, size_t n, Str *out);          /* as a JSON string; bytes that are no UTF-8 become U+FFFD */
 void file_kv_print(const FileKv *kv, size_t n_max, Str *out); /* as JSON text; arrays cut after n_max elements with "..." */
 

@@ -14,7 +14,7 @@
 enum { KV_BYTES_MIN = 8 + 1 + 4 + 1, TENSOR_BYTES_MIN = 8 + 1 + 4 + 8 + 4 + 8, DEPTH_MAX = 4, DIMS_MAX = 4 };
 static const uint32_t ALIGNMENT_MAX = 1u << 20;
 
-typedef struct Cursor { const uint8_t *p; size_t n, at; } Cursor;
+typedef struct Cursor { const uint8_t *p; size_t n, at, n_elems; } Cursor; /* n_elems: of the arrays so far, in all files */
 static size_t left(const Cursor *c) { return c->n - c->at; }
 
 static Err *truncated(const Cursor *c, const char *what, uint64_t want) {
@@ -76,6 +76,8 @@ static Err *take_count(Cursor *c, size_t min, size_t *out) {
   uint64_t n;
   TRY(take_u64(c, "array length", &n));
   if (n > left(c) / min) return err_new(ERR_FORMAT, "array length %llu, expected at most %zu: the file ends there", (unsigned long long)n, left(c) / min);
+  if (n > FILE_ELEMS_MAX - c->n_elems) return err_new(ERR_LIMIT, "array length %llu, expected at most %d elements in all arrays, %zu were before", (unsigned long long)n, FILE_ELEMS_MAX, c->n_elems);
+  c->n_elems += (size_t)n;
   *out = (size_t)n;
   return NULL;
 }
@@ -204,6 +206,7 @@ static Err *place_tensor(const Reader *r, FileTensor *t, uint64_t offset, size_t
 
 /* Appends the n tensors of file number `file` to the view. */
 static Err *take_tensors(Reader *r, uint64_t n, int file, Weights *w) {
+  TRY(file_tensors_fit(w, n));
   FileTensor *all = ARENA_ARRAY(r->a, FileTensor, (size_t)w->n_tensors + n);
   uint64_t *offset = ARENA_ARRAY(r->a, uint64_t, (size_t)n);
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
@@ -248,7 +251,7 @@ static Err *take_header(Cursor *c, uint32_t *version, uint64_t *n_tensors, uint6
   if (*version < 2 || *version > 3) return err_new(ERR_UNSUPPORTED, "GGUF version %u, expected 2 or 3", *version);
   TRY(take_u64(c, "number of tensors", n_tensors));
   TRY(take_u64(c, "number of metadata entries", n_kvs));
-  uint64_t most_t = MIN(left(c) / TENSOR_BYTES_MIN, (size_t)FILE_ITEMS_MAX), most_k = MIN(left(c) / KV_BYTES_MIN, (size_t)FILE_ITEMS_MAX);
+  uint64_t most_t = MIN(left(c) / TENSOR_BYTES_MIN, (size_t)FILE_TENSORS_MAX), most_k = MIN(left(c) / KV_BYTES_MIN, (size_t)FILE_KVS_MAX);
   if (*n_tensors > most_t)
     return err_new(ERR_FORMAT, "number of tensors %llu, expected at most %llu in a file of %zu bytes: it is truncated or damaged", (unsigned long long)*n_tensors, (unsigned long long)most_t, c->n);
   if (*n_kvs > most_k)
@@ -260,7 +263,7 @@ static Err *take_header(Cursor *c, uint32_t *version, uint64_t *n_tensors, uint6
 static Err *read_file(Reader *r, Weights *w, Weights *meta, uint32_t *version) {
   int file = w->n_files - 1;
   uint64_t n_tensors, n_kvs;
-  r->c = (Cursor){w->map[file].p, w->map[file].n_bytes, 0};
+  r->c = (Cursor){w->map[file].p, w->map[file].n_bytes, 0, r->c.n_elems};
   TRY(take_header(&r->c, version, &n_tensors, &n_kvs));
   TRY(take_kvs(r->a, &r->c, n_kvs, meta));
   TRY(find_alignment(meta, &r->alignment));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "file/priv.h"
 
@@ -60,13 +61,19 @@ static Err *put_head(FileWriter *w, const FileKv *kv, int n_kvs) {
   return pad(w);
 }
 
+/* The file behind fd is the one that has the name: another writer may have renamed it while we waited for its lock. */
+static bool still_named(int fd, const char *path) {
+  struct stat own, named;
+  return !fstat(fd, &own) && !stat(path, &named) && own.st_dev == named.st_dev && own.st_ino == named.st_ino;
+}
+
 /* One writer at a time: a second would write into the first's file. A part that nobody writes any more is written anew. */
 static Err *open_part(FileWriter *w) {
   if (os_is_device(w->path)) return err_new(ERR_USAGE, "%s: is no regular file, expected a file to write or a new name", w->path);
   int fd = open(w->part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  bool mine = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB);
-  if (mine && !ftruncate(fd, 0) && (w->f = fdopen(fd, "wb"))) return NULL;
-  Err *e = fd >= 0 && !mine && errno == EWOULDBLOCK ? err_new(ERR_IO, "%s: is being written by another process", w->path) : err_new(ERR_IO, "%s: cannot be written: %s", w->part, strerror(errno));
+  bool mine = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB), gone = mine && !still_named(fd, w->part);
+  if (mine && !gone && !ftruncate(fd, 0) && (w->f = fdopen(fd, "wb"))) return NULL;
+  Err *e = gone || (fd >= 0 && !mine && errno == EWOULDBLOCK) ? err_new(ERR_IO, "%s: is being written by another process", w->path) : err_new(ERR_IO, "%s: cannot be written: %s", w->part, strerror(errno));
   if (fd >= 0) close(fd);
   return e;
 }
@@ -114,10 +121,9 @@ void file_gguf_drop(FileWriter *w) {
 
 Err *file_gguf_finish(FileWriter *w) {
   CHECK(w->at == w->n, "tensor %d of %d was not written", w->at, w->n);
-  bool bad = fflush(w->f) || fsync(fileno(w->f));
-  bad = fclose(w->f) || bad;
-  w->f = NULL;
-  Err *e = bad || rename(w->part, w->path) ? err_new(ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno)) : NULL;
-  file_gguf_drop(w); /* the part is gone where it was renamed */
+  bool bad = fflush(w->f) || fsync(fileno(w->f)) || rename(w->part, w->path); /* while the lock is held: nobody else opens the part in between */
+  Err *e = bad ? err_new(ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno)) : NULL;
+  if (!bad) fclose(w->f), w->f = NULL; /* all of it is on the disk */
+  file_gguf_drop(w);
   return e;
 }

@@ -3,7 +3,9 @@
 #define LUMEN_FILE_PRIV_H
 #include "file/file.h"
 
-enum { FILE_TYPE_COUNT = 13, FILE_ITEMS_MAX = 1 << 24 };
+enum { FILE_TYPE_COUNT = 13 };
+/* At most: tensors of a model, keys of a file, elements of all arrays of metadata. A file's size bounds nothing, as holes in it cost nobody anything. */
+enum { FILE_TENSORS_MAX = 1 << 20, FILE_KVS_MAX = 1 << 20, FILE_ELEMS_MAX = 1 << 24 };
 typedef struct FileTypeRow { const char *text; size_t size; char class; } FileTypeRow;
 extern const FileTypeRow file_types[FILE_TYPE_COUNT];
 
@@ -12,6 +14,7 @@ Err *file_weights_map(Arena *a, Weights *w, const char *path);   /* one more fil
 Err *file_weights_index(Arena *a, Weights *w);                   /* sorts; refuses duplicates, naming both positions */
 /* Why these bytes are no name of a key or tensor; NULL: they are one. Keeps names printable. */
 const char *file_name_fault(const uint8_t *p, size_t n);
+Err *file_tensors_fit(const Weights *w, uint64_t n_more);          /* Fails: ERR_LIMIT */
 /* Elements and bytes of a tensor from its dims; f NULL or unknown: only the elements. Fails: ERR_FORMAT, naming the dim. */
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f);
 Err *file_tensors_overlap(Arena *a, const Weights *w, int first); /* among the tensors from first on, all of one file */

@@ -119,6 +119,7 @@ Err *file_model_find(Arena *a, const char *name, FileModel *out) {
     return NULL;
   }
   const char *near = opt_nearest(name, names, (size_t)n);
+  for (int i = 0; i < n && !near && strlen(name) > 2; i++) if (!strncmp(names[i], name, strlen(name))) near = names[i]; /* the family alone */
   if (near) return err_new(ERR_NOT_FOUND, "model '%s': neither a file nor a known name; did you mean %s?", name, near);
   return err_new(ERR_NOT_FOUND, "model '%s': neither a file nor a known name; 'lumen list --all' shows the names, hf:OWNER/REPOSITORY/FILE fetches any other", name);
 }
@@ -128,13 +129,25 @@ bool file_model_here(const FileModel *m) {
   return !stat(m->path, &st) && (!m->n_bytes || (uint64_t)st.st_size == m->n_bytes);
 }
 
+/* Names of the hub as people have them: an address, which says its hf: name, or OWNER/REPOSITORY, which lacks a file. */
+static Err *no_such_path(const char *path) {
+  const char *scheme = strstr(path, "://"), *host = scheme ? strchr(scheme + 3, '/') : NULL, *c = host;
+  const char *part[5]; /* OWNER REPOSITORY blob|resolve REVISION FILE */
+  int n = 0;
+  for (; c && n < 5; c = strchr(c + 1, '/')) part[n++] = c + 1;
+  if (n == 5)
+    return err_new(ERR_NOT_FOUND, "%s: addresses are not fetched; did you mean hf:%.*s/%.*s?", path, (int)(part[2] - part[0] - 1), part[0], (int)strcspn(part[4], "?#"), part[4]);
+  bool far = path[0] != '/' && path[0] != '.' && path[0] != '~';
+  return err_new(ERR_NOT_FOUND, "%s: no such file or directory%s", path, far ? "; hf:OWNER/REPOSITORY/FILE fetches a file from Hugging Face" : "");
+}
+
 Err *file_model_path(Arena *a, const char *model, const char **out) {
   FileModel m;
   if (os_exists(model)) {
     *out = arena_dup(a, model);
     return NULL;
   }
-  if (strchr(model, '/') && strncmp(model, "hf:", 3)) return err_new(ERR_NOT_FOUND, "%s: no such file or directory", model);
+  if (strchr(model, '/') && strncmp(model, "hf:", 3)) return no_such_path(model);
   TRY(file_model_find(a, model, &m));
   if (!file_model_here(&m)) return err_new(ERR_NOT_FOUND, "model '%s' is not here yet: lumen pull %s", model, model);
   *out = m.path;

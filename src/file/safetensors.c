@@ -5,6 +5,7 @@
 
    Offsets count from the data's start. The tensors of a file must tile its data: no gap, no overlap, nothing after the last.
    A directory: config.json, then model.safetensors or the parts that model.safetensors.index.json names. JSON becomes metadata, nested keys joined with dots. */
+#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -126,10 +127,11 @@ typedef struct Reader { Arena *a; FileFormatFind find; void *ctx; const uint8_t 
 
 static Err *read_tensor(const Reader *r, const json_t *v, FileTensor *t) {
   if (!json_is_object(v)) return err_new(ERR_FORMAT, "expected an object of dtype, shape and data_offsets");
-  const char *dtype = json_string_value(json_object_get(v, "dtype"));
+  const json_t *word = json_object_get(v, "dtype");
+  const char *dtype = json_string_value(word);
   FileFormat f = {0};
   size_t begin, end;
-  if (!dtype || file_name_fault((const uint8_t *)dtype, strlen(dtype))) return err_new(ERR_FORMAT, "dtype: expected a string");
+  if (!dtype || file_name_fault((const uint8_t *)dtype, json_string_length(word))) return err_new(ERR_FORMAT, "dtype: expected a string");
   TRY(read_shape(json_object_get(v, "shape"), t));
   TRY(read_offsets(json_object_get(v, "data_offsets"), r->n_data, &begin, &end));
   bool known = r->find(r->ctx, dtype, -1, &f);
@@ -180,8 +182,8 @@ static Err *read_tensors(Reader *r, Weights *w, const json_t *header) {
   size_t n = 0, n_all = json_object_size(header);
   const char *name;
   json_t *v;
+  TRY(file_tensors_fit(w, n_all));
   FileTensor *all = ARENA_ARRAY(r->a, FileTensor, (size_t)w->n_tensors + n_all), *mine = all + w->n_tensors;
-  if (n_all > FILE_ITEMS_MAX) return err_new(ERR_LIMIT, "%zu tensors, expected at most %d", n_all, FILE_ITEMS_MAX);
   if (w->n_tensors) memcpy(all, w->tensor, (size_t)w->n_tensors * sizeof *all);
   json_object_foreach((json_t *)(uintptr_t)header, name, v) {
     if (!strcmp(name, "__metadata__")) {
@@ -256,7 +258,7 @@ static Err *part_names(Arena *a, const json_t *map, const char ***out, size_t *n
   json_t *v;
   json_object_foreach((json_t *)(uintptr_t)map, name, v) {
     const char *f = json_string_value(v);
-    if (!f || file_name_fault((const uint8_t *)f, strlen(f)) || strchr(f, '/') || f[0] == '.')
+    if (!f || file_name_fault((const uint8_t *)f, json_string_length(v)) || strchr(f, '/') || f[0] == '.')
       return err_new(ERR_FORMAT, "weight_map '%.100s': expected the name of a file in the directory", name);
     file[n++] = arena_dup(a, f);
   }
@@ -293,10 +295,25 @@ static Err *add_parts(Reader *r, Weights *w, const char *dir, const json_t *inde
   return check_map(w, map, strlen(dir));
 }
 
+/* The first file of a folder, by name, that ends so -> its path; NULL: none. */
+static const char *one_like(Arena *a, const char *dir, const char *end) {
+  DIR *d = opendir(dir);
+  const char *best = NULL;
+  for (struct dirent *f; d && (f = readdir(d));) {
+    size_t n = strlen(f->d_name), n_end = strlen(end);
+    if (n > n_end && !strcmp(f->d_name + n - n_end, end) && (!best || strcmp(f->d_name, best) < 0)) best = arena_dup(a, f->d_name);
+  }
+  if (d) closedir(d);
+  return best ? arena_printf(a, "%s/%s", dir, best) : NULL;
+}
+
 static Err *add_weights(Reader *r, Weights *w, const char *dir) {
   const char *single = arena_printf(r->a, "%s/model.safetensors", dir), *parts = arena_printf(r->a, "%s/model.safetensors.index.json", dir);
   if (os_exists(single)) return add_file(r, w, single);
-  if (!os_exists(parts)) return err_new(ERR_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json", dir);
+  if (!os_exists(parts)) {
+    const char *old = one_like(r->a, dir, ".bin"); /* pickles, which run code when they are read */
+    return err_new(ERR_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s%s%s", dir, old ? "; " : "", old ? old : "", old ? " is not read" : "");
+  }
   json_t *index;
   TRY(json_parse_file(parts, INDEX_MAX, &index));
   Err *e = err_wrap(add_parts(r, w, dir, index), "%s", parts);
@@ -308,7 +325,10 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
   Weights *w = file_weights_new(a, dir, "safetensors");
   Reader r = {.a = a, .find = find, .ctx = ctx};
   const char *config = arena_printf(a, "%s/config.json", dir), *generation = arena_printf(a, "%s/generation_config.json", dir);
-  if (!os_exists(config)) return err_new(ERR_NOT_FOUND, "%s: holds no config.json, expected a Hugging Face model directory (a GGUF model is named by its file)", dir);
+  if (!os_exists(config)) {
+    const char *gguf = one_like(a, dir, ".gguf");
+    return err_new(ERR_NOT_FOUND, "%s: holds no config.json, expected a Hugging Face model directory (a GGUF model is named by its file%s%s)", dir, gguf ? ": " : "", gguf ? gguf : "");
+  }
   Err *e = add_json_file(a, w, config, "");
   if (!e && os_exists(generation)) e = add_json_file(a, w, generation, "generation_config");
   if (!e) e = add_weights(&r, w, dir);

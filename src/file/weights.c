@@ -56,6 +56,11 @@ const char *file_name_fault(const uint8_t *p, size_t n) {
   return NULL;
 }
 
+Err *file_tensors_fit(const Weights *w, uint64_t n_more) {
+  if (n_more <= (uint64_t)(FILE_TENSORS_MAX - w->n_tensors)) return NULL;
+  return err_new(ERR_LIMIT, "%llu tensors more than the %d before, expected at most %d in all", (unsigned long long)n_more, w->n_tensors, FILE_TENSORS_MAX);
+}
+
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f) {
   int64_t n = 1;
   for (int i = 0; i < t->n_dims; i++) {
@@ -269,6 +274,18 @@ Err *file_kv_strs(const Weights *w, const char *key, const FileStr **out, size_t
   return NULL;
 }
 
+Err *file_kv_number(const Weights *w, const FileKv *kv, int64_t i, bool *is_int, int64_t *v, double *f) {
+  int64_t n = 0;
+  bool whole = file_types[kv->type].class != 'f';
+  if (i < 0 || (uint64_t)i >= kv->n) return err_new(ERR_FORMAT, "%s: metadata '%s': %zu items, item %lld was asked for", w->path, kv->key, kv->n, (long long)i);
+  if (!strchr("uibf", file_types[kv->type].class)) return kv_wrong(w, kv, "a number");
+  if (whole && !kv_int_at(kv, (size_t)i, &n)) return err_new(ERR_FORMAT, "%s: metadata '%s': item %lld exceeds 63 bits", w->path, kv->key, (long long)i);
+  if (whole) *v = n;
+  else *f = kv_float_at(kv, (size_t)i);
+  *is_int = whole;
+  return NULL;
+}
+
 void file_quote(const void *bytes, size_t n, Str *out) {
   const uint8_t *p = bytes;
   str_add_c(out, '"');
@@ -292,7 +309,7 @@ static void print_at(const FileKv *kv, size_t i, Str *out) {
   else if (class == 'f') {
     double d = kv_float_at(kv, i);
     if (d != d || d - d != 0) str_addf(out, "\"%f\"", d); /* JSON has no word for these */
-    else str_addf(out, kv->type == FILE_F32 ? "%.9g" : "%.17g", d);
+    else str_add_float(out, d, kv->type == FILE_F32);
   } else if (class == 'b') str_add(out, ((const uint8_t *)kv->data)[i] ? "true" : "false");
   else if (class == 'a') str_add(out, "[\"...\"]");
   else if (kv_int_at(kv, i, &v)) str_addf(out, "%lld", (long long)v);

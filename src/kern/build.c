@@ -93,9 +93,10 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
   }
   TRY(err_wrap(ir_fn_verify(fn), "kernel %s", fn->name));
   TRY(opt_pipeline(fn));
-  TRY(err_wrap(gen_compile(tmp, fn, k->target, &opt, &code), "kernel %s", fn->name));
+  Err *e = gen_compile(tmp, fn, k->target, &opt, &code);
   if (mach.p) trace_text(TRACE_mach, fn->name, mach.p);
   str_free(&mach);
+  TRY(err_wrap(e, "kernel %s", fn->name));
   trace_code(&code, fn->name);
   KernKey *kk = ARENA_NEW(k->arena, KernKey);
   const void *entry;

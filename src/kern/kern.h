@@ -76,6 +76,8 @@ typedef struct KernDim { const char *name; bool is_rows, is_weight_row, is_weigh
 int kern_op_dims(const OpDecl *op, KernDim *out, int max);
 bool kern_type_is_format(const TypeExpr *t);  /* a capital letter: any format */
 bool kern_type_is_weight(const TypeExpr *t);  /* of two dimensions: blocks, packed or read raw */
+/* ERR_USAGE, with those there are, where no op is for it. NULL is f32. */
+Err *kern_precision_check(Arena *a, const Module *m, const char *precision);
 /* The call instantiated and planned. precision NULL: f32. Fails: ERR_USAGE, ERR_NOT_FOUND, and what tp_call says. */
 Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out);
 

@@ -1,5 +1,6 @@
 /* Kernel specs: one call of an op as a line of text, kern.h says how it reads. In: text and a checked module. Out: a program of that one call,
    planned, as a model would have it: rows are symbols, weights are weights, everything else is an input, an output or a state. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "kern/kern.h"
@@ -56,8 +57,10 @@ static Err *scan_tensor(Scan *s, KernItem *it) {
 static Err *scan_number(Scan *s, KernItem *it) {
   char *end, *end_int;
   it->fval = strtod(s->p, &end);
+  errno = 0;
   it->ival = strtoll(s->p, &end_int, 10);
   it->is_int = end_int == end;
+  if (it->is_int && errno) return bad(s, "a whole number of 64 bits");
   if (end == s->p || is_word(*end)) return bad(s, "a number, or a type with dimensions like f32[1,64]");
   s->p = end;
   return NULL;
@@ -305,6 +308,17 @@ static Err *call(Build *b) {
   return NULL;
 }
 
+Err *kern_precision_check(Arena *a, const Module *m, const char *precision) {
+  const char *others = "";
+  bool known = !precision || !strcmp(precision, "f32");
+  for (int i = 0; i < m->n_ops && !known; i++) {
+    const char *p = m->op[i]->precision;
+    known = p && !strcmp(p, precision);
+    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(a, ", %s", p))) others = arena_printf(a, "%s, %s", others, p);
+  }
+  return known ? NULL : err_new(ERR_USAGE, "precision '%s': expected f32%s", precision, others);
+}
+
 Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out) {
   KernSpec *s = ARENA_NEW(a, KernSpec);
   Build *b = ARENA_NEW(a, Build);
@@ -313,6 +327,7 @@ Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *p
   kern_call_print(c, &text);
   s->text = arena_dup(a, text.p);
   str_free(&text);
+  TRY(kern_precision_check(a, m, precision));
   s->tp = tp_new(a, m, precision);
   s->tp->narrow = c->narrow;
   TRY(find_op(b));

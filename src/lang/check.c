@@ -182,6 +182,14 @@ static void declare_extents(Check *c, const LayoutDecl *l) {
     }
 }
 
+static void check_says(Check *c, const SaysDecl *s) {
+  for (int i = 0; i < s->n_keys; i++) {
+    const char *star = strchr(s->key[i], '*');
+    if (star && strchr(star + 1, '*')) lang_diag(c->x, s->loc, "\"%s\": more than one *", s->key[i]);
+  }
+  for (int i = 0; i < s->n_values; i++) lang_check_int(c, s->value[i], "what a key says");
+}
+
 static void check_layout_text(Check *c, LayoutDecl *l) {
   c->n_vars = 0;
   c->own = l->fn;
@@ -199,6 +207,7 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
     if (l->part[i].groups) lang_check_int(c, l->part[i].groups, "the number of groups");
   }
   if (l->when) lang_check_cond(c, l->when);
+  for (int i = 0; i < l->n_says; i++) check_says(c, &l->says[i]);
   if (!l->n_parts) lang_diag(c->x, l->loc, "layout %s has no tensors", l->name);
   if (l->n_parts > LAYOUT_MAX_PARTS) lang_diag(c->x, l->loc, "layout %s has %d tensors, at most %d fit", l->name, l->n_parts, LAYOUT_MAX_PARTS);
   if (!value || !value->arg2) lang_diag(c->x, value ? value->loc : l->loc, "layout %s has no x(n, k) = .., the value in row n, column k", l->name);
@@ -217,7 +226,10 @@ static void check_table(Check *c, const TableDecl *t) {
   for (int i = 0; i < t->n_values; i++) {
     double v = t->value[i];
     if (s->is_float || (v >= least && v < most && v == (double)(int64_t)v)) continue;
-    lang_diag(c->x, t->loc, "element %d of table %s is %.17g, which %s cannot hold", i, t->name, v, t->elt);
+    Str text = {0};
+    str_add_float(&text, v, false);
+    lang_diag(c->x, t->loc, "element %d of table %s is %s, which %s cannot hold", i, t->name, text.p, t->elt);
+    str_free(&text);
     return;
   }
 }

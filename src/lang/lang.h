@@ -81,6 +81,9 @@ typedef struct PartDecl {
   const char *is;                     /* its elements are this table's; NULL: any */
   Expr *groups;                       /* element k is column k's group, 0 .. groups-1; NULL: plain numbers */
 } PartDecl;
+/* says "KEY" | .. = ..: of the keys that the checkpoint's metadata has, one is among the texts or numbers. Lines whose first key has a * hold together
+   for one of the names that it stands for. */
+typedef struct SaysDecl { const char **key; int n_keys; Loc loc; const char **text; int n_texts; Expr **value; int n_values; } SaysDecl;
 enum { LAYOUT_MAX_PARTS = 16, LAYOUT_MAX_DIMS = 8, LAYOUT_MAX_NAMES = 16 }; /* tensors, dimensions of one, names of all dimensions */
 /* layout NAME [N, K] = "*.weight" { .. }: a weight whose elements several tensors of a checkpoint hold together. */
 typedef struct LayoutDecl {
@@ -92,6 +95,7 @@ typedef struct LayoutDecl {
   const char **beside; int n_besides; /* tensors that may lie there and do not matter to the value */
   const char **apart; int n_aparts;   /* tensors that are no part of the weight and matter by themselves: its layer's bias */
   Expr *when;                         /* it applies only where this is true; NULL: always */
+  SaysDecl *says; int n_says;
   FormatFn *fn; int n_fns;            /* x(n, k) is the value in row n, column k */
 } LayoutDecl;
 

@@ -488,9 +488,19 @@ static PartDecl parse_part(Parser *p) {
   return t;
 }
 
+static SaysDecl parse_says(Parser *p) {
+  SaysDecl s = {.loc = here(p)};
+  int cap = 0;
+  s.key = parse_texts(p, &s.n_keys);
+  expect(p, "=");
+  if (!p->panic && peek(p)->kind == TOK_STR) s.text = parse_texts(p, &s.n_texts);
+  else do PUSH(p->x->arena, s.value, s.n_values, cap, parse_expr(p)); while (!p->panic && accept_word(p, "or"));
+  return s;
+}
+
 static LayoutDecl *parse_layout(Parser *p) {
   LayoutDecl *l = ARENA_NEW(p->x->arena, LayoutDecl);
-  int cap_parts = 0, cap_fns = 0, n = 0;
+  int cap_parts = 0, cap_fns = 0, cap_says = 0, n = 0;
   l->loc = here(p);
   l->name = expect_name(p, "the layout's name");
   expect(p, "[");
@@ -509,6 +519,7 @@ static LayoutDecl *parse_layout(Parser *p) {
     else if (after->kind == TOK_STR && accept_word(p, "extents")) l->extents = parse_texts(p, &l->n_extents);
     else if (after->kind == TOK_STR && accept_word(p, "apart")) l->apart = parse_texts(p, &l->n_aparts);
     else if (after->kind == TOK_STR && accept_word(p, "beside")) l->beside = parse_texts(p, &l->n_besides);
+    else if (after->kind == TOK_STR && accept_word(p, "says")) PUSH(p->x->arena, l->says, l->n_says, cap_says, parse_says(p));
     else if (!is_sym(after, "=") && accept_word(p, "when")) l->when = parse_expr(p);
     else PUSH(p->x->arena, l->fn, l->n_fns, cap_fns, parse_format_fn(p));
     if (p->panic) resync(p);

@@ -199,6 +199,18 @@ static void print_layout(const LayoutDecl *l, Str *out) {
     print_prec(l->when, 0, out);
     str_add_c(out, '\n');
   }
+  for (int i = 0; i < l->n_says; i++) {
+    const SaysDecl *s = &l->says[i];
+    str_add(out, "  says ");
+    print_texts(s->key, s->n_keys, out);
+    str_add(out, " = ");
+    print_texts(s->text, s->n_texts, out);
+    for (int k = 0; k < s->n_values; k++) {
+      if (k) str_add(out, " or ");
+      print_prec(s->value[k], 0, out);
+    }
+    str_add_c(out, '\n');
+  }
   str_add(out, "}\n");
 }
 

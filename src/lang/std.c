@@ -49,7 +49,9 @@ static Err *find_texts(Found *f, const char *dir, int depth) {
 Err *lang_std_load_with(Arena *a, const char *std_dir, const char *file, Module **out) {
   Found f = {.arena = a};
   for (const Source *s = std_embedded; s->file; s++) PUSH(a, f.src, f.n, f.cap, *s);
+  int n_own = f.n;
   if (std_dir) TRY(find_texts(&f, std_dir, 0));
+  if (std_dir && f.n == n_own) return err_new(ERR_NOT_FOUND, "%s: no text (NAME.lum) in this folder or below it", std_dir);
   if (file && !os_exists(file)) return err_new(ERR_IO, "%s: no such file", file);
   if (file) TRY(take_entry(&f, file, 0));
   return lang_load(a, f.src, f.n, out);

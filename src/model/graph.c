@@ -321,7 +321,7 @@ static Err *run_stmts(Build *b, const GraphStmt *g, int n) {
 static bool same_layer(const Model *m, int a, int b) {
   for (int i = 0, n = m->layer->n_hypers; i < n; i++) {
     Num x = m->lhyper[a * n + i].num, y = m->lhyper[b * n + i].num;
-    if (x.is_int != y.is_int || x.i != y.i || x.f < y.f || x.f > y.f) return false;
+    if (x.is_int != y.is_int || x.i != y.i || memcmp(&x.f, &y.f, sizeof x.f)) return false; /* what is no number too */
   }
   for (int i = 0; i < m->n_ltensors; i++) {
     const ModelTensor *x = &m->ltensor[a * m->n_ltensors + i], *y = &m->ltensor[b * m->n_ltensors + i];

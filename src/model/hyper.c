@@ -64,25 +64,26 @@ static Err *list_place(const FileKv *kv, int64_t i) {
   return i >= 0 && (size_t)i < kv->n ? NULL : err_new(ERR_FORMAT, "metadata %s: %zu items, item %lld was asked for", kv->key, kv->n, (long long)i);
 }
 
-/* Item i of kv, i 0 where it is one number. */
-static Err *kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out) {
+/* Of lists of floats f32, which is what GGUF would keep. */
+Err *hyper_kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out) {
+  int64_t v = 0;
+  double f = 0;
+  bool is_int;
   TRY(list_place(kv, i));
-  size_t n;
-  if (kv->type == FILE_F32 || kv->type == FILE_F64) {
-    double f;
-    float *all;
-    if (kv->is_array) {
-      TRY(file_kv_floats(env->arena, env->w, kv->key, &all, &n));
-      f = (double)all[i];
-    } else TRY(file_kv_float(env->w, kv->key, &f));
-    if (!isfinite(f)) return err_new(ERR_FORMAT, "metadata %s: %g, expected a finite number", kv->key, f);
-    *out = num_f(f);
-    return NULL;
-  }
-  int64_t *all;
-  TRY(file_kv_ints(env->arena, env->w, kv->key, &all, &n));
-  if (all[i] < -((int64_t)1 << 32) || all[i] > (int64_t)1 << 32) return err_new(ERR_FORMAT, "metadata %s: %lld, expected a number of at most 32 bits", kv->key, (long long)all[i]);
-  *out = num_i(all[i]);
+  TRY(file_kv_number(env->w, kv, i, &is_int, &v, &f));
+  if (kv->is_array) f = (double)(float)f;
+  if (!isfinite(f)) return err_new(ERR_FORMAT, "metadata %s: %g, expected a finite number", kv->key, f);
+  if (v < -((int64_t)1 << 32) || v > (int64_t)1 << 32) return err_new(ERR_FORMAT, "metadata %s: %lld, expected a number of at most 32 bits", kv->key, (long long)v);
+  *out = is_int ? num_i(v) : num_f(f);
+  return NULL;
+}
+
+/* What counts items, axes and elements is whole. */
+static Err *eval_index(HyperEnv *env, const Expr *e, int64_t *out) {
+  Num n;
+  TRY(hyper_eval(env, e, &n));
+  if (!n.is_int) return err_new(ERR_FORMAT, "number %g among items, expected a whole one", n.f);
+  *out = n.i;
   return NULL;
 }
 
@@ -91,16 +92,16 @@ static Err *call_key(HyperEnv *env, const Expr *e, Num *out) {
   if (!kv && e->n_args == 2) return hyper_eval(env, e->arg[1], out);
   if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
   if (kv->is_array) return err_new(ERR_UNSUPPORTED, "metadata %s: a list, expected one number for all layers", kv->key);
-  return kv_number(env, kv, 0, out);
+  return hyper_kv_number(env, kv, 0, out);
 }
 
 static Err *call_item(HyperEnv *env, const Expr *e, Num *out) {
-  Num i;
+  int64_t i;
   const FileKv *kv = find_key(env, e->arg[0]);
   if (!kv && e->n_args == 3) return hyper_eval(env, e->arg[2], out);
   if (!kv) return err_new(ERR_NOT_FOUND, "metadata %s: missing, and the model needs it", shown(env, e->arg[0], true));
-  TRY(hyper_eval(env, e->arg[1], &i));
-  return kv_number(env, kv, kv->is_array ? i.i : 0, out);
+  TRY(eval_index(env, e->arg[1], &i));
+  return hyper_kv_number(env, kv, kv->is_array ? i : 0, out);
 }
 
 /* 1 for the first text of `"a" | "b"`, which leans to the left; 0: none of them. Lists them for a message. */
@@ -117,16 +118,16 @@ static int text_index(const Expr *e, const FileStr *s, Str *list) {
 }
 
 static Err *call_which(HyperEnv *env, const Expr *e, Num *out) {
-  Num i = num_i(0);
+  int64_t i = 0;
   const FileKv *kv = find_key(env, e->arg[0]);
   *out = num_i(0);
   if (!kv) return NULL;
   if (kv->type != FILE_STR || !kv->str) return err_new(ERR_FORMAT, "metadata %s: expected text", kv->key);
-  if (e->n_args == 3) TRY(hyper_eval(env, e->arg[2], &i));
-  TRY(list_place(kv, i.i));
+  if (e->n_args == 3) TRY(eval_index(env, e->arg[2], &i));
+  TRY(list_place(kv, i));
   Str known = {0}, got = {0};
-  file_quote(kv->str[i.i].p, kv->str[i.i].n, &got);
-  *out = num_i(text_index(e->arg[1], &kv->str[i.i], &known));
+  file_quote(kv->str[i].p, kv->str[i].n, &got);
+  *out = num_i(text_index(e->arg[1], &kv->str[i], &known));
   Err *err = out->i ? NULL : err_new(ERR_UNSUPPORTED, "metadata %s: %s, expected one of %s", kv->key, got.p, known.p);
   str_free(&known);
   str_free(&got);
@@ -141,25 +142,30 @@ static Err *call_has(HyperEnv *env, const Expr *e, Num *out) {
 }
 
 static Err *call_dim(HyperEnv *env, const Expr *e, Num *out) {
-  Num axis;
+  int64_t axis;
   const FileTensor *t = find_tensor(env, e->arg[0]);
-  TRY(hyper_eval(env, e->arg[1], &axis));
+  TRY(eval_index(env, e->arg[1], &axis));
   if (!t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", shown(env, e->arg[0], false));
-  if (axis.i < 0 || axis.i >= t->n_dims) return err_new(ERR_SHAPE, "tensor %s: has %d dimensions, axis %lld was asked for", t->name, t->n_dims, (long long)axis.i);
-  *out = num_i(t->dim[axis.i]);
+  if (axis < 0 || axis >= t->n_dims) return err_new(ERR_SHAPE, "tensor %s: has %d dimensions, axis %lld was asked for", t->name, t->n_dims, (long long)axis);
+  *out = num_i(t->dim[axis]);
   return NULL;
 }
 
+static bool is_f32(const HyperEnv *env, const FileTensor *t) {
+  const FormatDecl *f = t->format ? lang_format(env->module, t->format) : NULL;
+  return f && f->block == 1 && f->n_fields == 1 && !strcmp(f->field[0].elt, "f32") && t->p;
+}
+
 static Err *call_value(HyperEnv *env, const Expr *e, Num *out) {
-  Num i;
+  int64_t i;
   const FileTensor *t = find_tensor(env, e->arg[0]);
   if (!t && e->n_args == 3) return hyper_eval(env, e->arg[2], out);
   if (!t) return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", shown(env, e->arg[0], false));
-  TRY(hyper_eval(env, e->arg[1], &i));
-  if (t->n_bytes != (size_t)t->n_elems * 4) return err_new(ERR_FORMAT, "tensor %s: %s, expected 32-bit floats", t->name, t->type);
-  if (i.i < 0 || i.i >= t->n_elems) return err_new(ERR_SHAPE, "tensor %s: has %lld elements, element %lld was asked for", t->name, (long long)t->n_elems, (long long)i.i);
+  TRY(eval_index(env, e->arg[1], &i));
+  if (!is_f32(env, t)) return err_new(ERR_FORMAT, "tensor %s: %s, expected 32-bit floats", t->name, t->type);
+  if (i < 0 || i >= t->n_elems) return err_new(ERR_SHAPE, "tensor %s: has %lld elements, element %lld was asked for", t->name, (long long)t->n_elems, (long long)i);
   float f;
-  memcpy(&f, t->p + 4 * i.i, 4);
+  memcpy(&f, t->p + 4 * i, 4);
   *out = num_f((double)f);
   return NULL;
 }
@@ -285,12 +291,12 @@ static Err *field(HyperEnv *env, const Expr *e, Num *out) {
 }
 
 static Err *element(HyperEnv *env, const Expr *e, Num *out) {
-  Num i;
+  int64_t i;
   const Hyper *h = e->arg[0]->kind == EX_NAME ? hyper_find(env, e->arg[0]->name) : NULL;
   if (!h || !h->is_array) return err_new(ERR_SYNTAX, "only an array of numbers has elements");
-  TRY(hyper_eval(env, e->arg[1], &i));
-  if (i.i < 0 || i.i >= h->n) return err_new(ERR_FORMAT, "%s has %lld elements, element %lld was asked for", h->name, (long long)h->n, (long long)i.i);
-  *out = num_f((double)h->array[i.i]);
+  TRY(eval_index(env, e->arg[1], &i));
+  if (i < 0 || i >= h->n) return err_new(ERR_FORMAT, "%s has %lld elements, element %lld was asked for", h->name, (long long)h->n, (long long)i);
+  *out = num_f((double)h->array[i]);
   return NULL;
 }
 

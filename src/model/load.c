@@ -7,11 +7,14 @@
 static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
   const FileTensor *f = t->file;
   if (d->type.n_dims < 1 || d->type.n_dims > 4) return err_new(ERR_LIMIT, "tensor %s: %d dimensions, expected 1 to 4", d->name, d->type.n_dims);
+  int64_t left = (int64_t)1 << 62;                            /* elements of all dimensions together */
   t->n_dims = d->type.n_dims;
   for (int i = 0; i < t->n_dims; i++) {
     Num n;
     TRY(err_wrap(hyper_eval(&m->env, d->type.dim[i], &n), "tensor %s", d->name));
     if (!n.is_int || n.i < 1) return err_new(ERR_SHAPE, "tensor %s: dimension %d is %g by the model's numbers, expected a positive whole number", d->name, i, num_float(n));
+    if (n.i > INT32_MAX || n.i > left) return err_new(ERR_LIMIT, "tensor %s: dimension %d is %lld by the model's numbers, expected at most %d", d->name, i, (long long)n.i, INT32_MAX);
+    left /= n.i;
     t->dim[i] = n.i;
   }
   if (!f) return NULL;
@@ -44,7 +47,9 @@ static Err *make_values(Model *m, const ModelTensor *t, int64_t *in_row, int64_t
   }
   *in_row = n;
   *stride = t->n_dims > 1 ? tp_row_pad(n, IR_M_f32) : 1;
-  *out = ARENA_ARRAY(m->arena, float, t->dim[0] * *stride + 32);
+  void *p;
+  TRY(arena_alloc_large(m->arena, (size_t)(t->dim[0] * *stride + 32), sizeof **out, t->decl->name, &p));
+  *out = p;
   return NULL;
 }
 
@@ -112,7 +117,9 @@ static Err *decode_values(Model *m, ModelTensor *t) {
   float *values;
   int32_t *row = NULL;
   TRY(make_values(m, t, &in_row, &stride, &values));
-  float *v = t->source->row || stride != in_row ? ARENA_ARRAY(m->arena, float, n + 32) : values;
+  void *room = values;
+  if (t->source->row || stride != in_row) TRY(arena_alloc_large(m->arena, (size_t)n + 32, sizeof *values, t->file->name, &room));
+  float *v = room;
   TRY(decode_blocks(m, t, v));
   if (t->source->each) TRY(map_elements(m, t->source, v, n));
   if (t->source->row) {
@@ -131,11 +138,13 @@ bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer
 }
 
 /* Another tensor stands in, or nothing does. */
-static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
-  t->same_as = global_index(m, d->otherwise->name);
-  t->absent = t->same_as < 0;
-  if (t->absent) return strcmp(d->otherwise->name, "none") ? err_new(ERR_UNSUPPORTED, "tensor %s: only a tensor outside the layers can stand in", d->name) : NULL;
-  const ModelTensor *o = &m->tensor[t->same_as];
+static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *all, ModelTensor *t) {
+  int at = global_index(m, d->otherwise->name);
+  const ModelTensor *o = at < 0 ? NULL : &m->tensor[at];
+  t->absent = !o || o->absent;
+  if (!o && strcmp(d->otherwise->name, "none")) return err_new(ERR_UNSUPPORTED, "tensor %s: only a tensor outside the layers, declared above it, can stand in", d->name);
+  if (t->absent) return NULL;
+  t->same_as = o->same_as >= 0 ? o->same_as : at;              /* whose bytes they are in the end */
   if (memcmp(o->dim, t->dim, sizeof t->dim)) return err_new(ERR_SHAPE, "tensor %s: missing, and %s, which would stand in, has another shape", d->name, o->decl->name);
   t->form = o->form;
   t->file = o->file;
@@ -143,7 +152,7 @@ static Err *bind_other(Model *m, const TensorDecl *d, ModelTensor *t) {
   t->values = o->values;
   t->raw = o->raw;
   t->parts = o->parts;
-  t->order_of = o->order_of;
+  t->order_of = (int)(t - all);
   return NULL;
 }
 
@@ -195,7 +204,7 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *all, ModelTe
   }
   if (!t->parts) TRY(check_dims(m, d, t));
   bool as_f32 = !strcmp(d->type.elt, "f32");
-  if (!t->file && d->otherwise->kind == EX_NAME) return bind_other(m, d, t);
+  if (!t->file && d->otherwise->kind == EX_NAME) return bind_other(m, d, all, t);
   if (!t->file) return as_f32 ? fill_values(m, t) : err_new(ERR_UNSUPPORTED, "tensor %s: only f32 tensors can be filled with a number", d->name);
   if (t->parts) return bind_parts(m, all, t, as_f32);
   const FileTensor *checked;
@@ -243,6 +252,7 @@ static Err *bind_all(Model *m) {
 }
 
 Err *model_bind_tensors(Model *m) {
+  if (!m->env.arch) TRY(model_says_known(&m->env));
   TRY(bind_all(m));
   list_unused(m);
   return NULL;
@@ -330,8 +340,9 @@ static void drop_pages(const ModelTensor *t) {
 
 /* Rows that are picked one by one are kept as floats where no tensor of the file has them in one piece. */
 static Err *keep_rows(Model *m, ModelTensor *t) {
-  float *v = ARENA_ARRAY(m->arena, float, t->file->n_elems + 16);
-  t->raw = (const uint8_t *)v;
+  void *v;
+  TRY(arena_alloc_large(m->arena, (size_t)t->file->n_elems + 16, sizeof(float), t->file->name, &v));
+  t->raw = v;
   return model_parts_decode(m->arena, m->kerns, m->forms, t->parts, v);
 }
 
@@ -357,7 +368,7 @@ static int64_t cpu_now_ns(void) {
 Err *model_load_weights(Model *m) {
   int n = m->n_tensors + (int)m->n_layers * m->n_ltensors, n_jobs = 0, n_maps = 0;
   size_t total = 0;
-  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].want_packed && m->tensor[i].same_as >= 0) m->tensor[m->tensor[i].same_as].want_packed = true;
+  for (int i = 0; i < n; i++) if (tensor_at(m, i)->want_packed && tensor_at(m, i)->same_as >= 0) m->tensor[tensor_at(m, i)->same_as].want_packed = true;
   for (int i = 0; i < n; i++) {
     ModelTensor *t = tensor_at(m, i);
     if (t->file) m->times.weight_bytes += t->same_as < 0 ? t->file->n_bytes : 0;
@@ -392,7 +403,7 @@ Err *model_load_weights(Model *m) {
   m->times.pack_ns = os_now_ns() - t0;
   m->times.pack_cpu_ns = cpu_now_ns() - cpu;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
-  for (int i = 0; i < m->n_tensors; i++) if (m->tensor[i].same_as >= 0) m->tensor[i].packed = m->tensor[m->tensor[i].same_as].packed;
+  for (int i = 0; i < n; i++) if (tensor_at(m, i)->same_as >= 0) tensor_at(m, i)->packed = m->tensor[tensor_at(m, i)->same_as].packed;
   trace_printf(TRACE_mem, "packed weights: %zu bytes, %zu in huge pages, %.1f ms", total, m->times.huge_bytes, (double)m->times.pack_ns * 1e-6);
   return NULL;
 }

@@ -59,10 +59,14 @@ static Err *choose_declaration(Model *m) {
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
 
-static Err *choose_context(Model *m) {
+static Err *own_context(Model *m, int64_t *out) {
   const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
+  return kv ? file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, out) : NULL;
+}
+
+static Err *choose_context(Model *m) {
   int64_t own = DEFAULT_CONTEXT;
-  if (kv) TRY(file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, &own));
+  TRY(own_context(m, &own));
   m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
   if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
   m->env.context = m->context;
@@ -74,15 +78,7 @@ static Err *choose_context(Model *m) {
 static Err *choose_numbers(Model *m) {
   m->precision = m->opt.precision ? m->opt.precision : "int8";
   m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
-  bool known = !strcmp(m->precision, "f32");
-  for (int i = 0; i < m->module->n_ops && !known; i++) known = m->module->op[i]->precision && !strcmp(m->module->op[i]->precision, m->precision);
-  if (known) return NULL;
-  const char *others = "";
-  for (int i = 0; i < m->module->n_ops; i++) {
-    const char *p = m->module->op[i]->precision;
-    if (p && strcmp(p, "f32") && !strstr(others, arena_printf(m->arena, ", %s", p))) others = arena_printf(m->arena, "%s, %s", others, p);
-  }
-  return err_new(ERR_USAGE, "precision '%s': expected f32%s", m->precision, others);
+  return kern_precision_check(m->arena, m->module, m->precision);
 }
 
 /* A kind of number, whatever the format that is no more than it is called. */
@@ -172,11 +168,15 @@ static void drop_unread(const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
 }
 
-Err *model_bind(Model *m, const char *path) {
+static Err *bind_declaration(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
-  TRY(choose_declaration(m));
+  return choose_declaration(m);
+}
+
+Err *model_bind(Model *m, const char *path) {
+  TRY(bind_declaration(m, path));
   TRY(choose_context(m));
   TRY(choose_numbers(m));
   TRY(start_engine(m));
@@ -226,6 +226,16 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
   m->times.open_ns = os_now_ns() - t0;
   *out = m;
   return NULL;
+}
+
+Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out) {
+  int64_t own = 0;
+  Model *m = model_new(opt);
+  Err *e = bind_declaration(m, path);
+  if (!e) e = own_context(m, &own);
+  model_close(m);
+  if (!e) *out = own;
+  return e;
 }
 
 void model_close(Model *m) {

@@ -24,6 +24,7 @@ typedef struct Seq Seq;    /* one timeline of tokens with its state */
 
 /* path: a GGUF file or a Hugging Face directory. Fails: ERR_FORMAT (tensor, got, expected), ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_MEMORY (bytes wanted). */
 Err *model_open(const char *path, const ModelOptions *opt, Model **out);
+Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* positions that its files say it was made for, 0: they do not; reads no weights */
 void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
 int64_t model_n_vocab(const Model *m);
 int64_t model_context(const Model *m);            /* positions a sequence may hold */
@@ -49,9 +50,12 @@ void seq_truncate(Seq *s, int64_t n_tokens);      /* forget the tail; n_tokens <
 
 /* One step: sequence i takes n_tokens[i] >= 1 tokens; logits are made for the last token of each where want[i] is 1, for all its tokens
    where it is 2, for none where it is 0. *logits[row][*stride] f32 in that order, the model's until the next step; columns past the vocabulary
-   are padding. Fails: ERR_LIMIT (context full, token id outside the vocabulary, more than model_chunk tokens): nothing has changed then. */
+   are padding. Fails: ERR_LIMIT (context full, token id outside the vocabulary, more than model_chunk tokens): nothing has changed then; ERR_CANCELLED:
+   sequences hold what they held before. */
 typedef struct StepPart { Seq *seq; const int32_t *token; int n_tokens; int want; } StepPart;
 Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logits, int64_t *stride);
+/* Steps from now on end early, between parts of kernels, once *cancel is not 0; NULL: never. Only what a signal handler may do is done with it. */
+void model_cancel_by(Model *m, const volatile int *cancel);
 
 /* spent.c: what steps did and how long it took, per kernel: while watched, or under LUMEN_TRACE=time. */
 typedef struct ModelSpentRow {

@@ -229,16 +229,19 @@ static Err *finish(HyperEnv *env, Tp *forms, const char *name, TensorParts *p) {
   return NULL;
 }
 
-/* What lies there beside a plain tensor that a layout would have a meaning for, in words. */
+/* What lies there beside a plain tensor that a layout would have a meaning for, and what the metadata says of it, in words. */
 static Err *nothing_fits(HyperEnv *env, const char *name, const char *stem) {
   const FileTensor *t;
-  Str s = {0}, shape = {0};
+  Str s = {0}, shape = {0}, said = {0};
+  ModelNames told = {0};
   for (int i = 0; (t = sibling(env->w, stem, i)) && i < 12; i++) {
     str_clear(&shape);
     file_tensor_shape(t, &shape);
     str_addf(&s, "%s%s %s %s", i ? ", " : "", t->name, t->type, shape.p);
   }
-  Err *e = err_new(ERR_UNSUPPORTED, "tensor %s: no layout of the texts fits the tensors that hold it: %s", name, s.p ? s.p : "");
+  for (int i = 0; i < env->module->n_layouts; i++) if (stem_of(env->arena, env->module->layout[i]->of, name)) model_says_tell(env, env->module->layout[i], &told, &said);
+  Err *e = err_new(ERR_UNSUPPORTED, "tensor %s: no layout of the texts fits the tensors that hold it: %s%s%s", name, s.p ? s.p : "", said.n ? "; the metadata says " : "", said.n ? said.p : "");
+  str_free(&said);
   str_free(&s);
   str_free(&shape);
   return e;
@@ -253,8 +256,10 @@ static bool is_part_of_some(HyperEnv *env, const char *name, const char *weight)
   return false;
 }
 
+/* The last layout that the tensors fit and the metadata does not contradict; of those contradicted only, the first contradiction. */
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out) {
   const char *shared = NULL;
+  Err *odd = NULL;
   *out = NULL;
   for (int i = env->module->n_layouts - 1; i >= 0; i--) {
     const LayoutDecl *l = env->module->layout[i];
@@ -264,15 +269,22 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     bool fits = false;
     TensorParts tried = {.layout = l, .stem = stem, .fit = {.decl = l, .rows = rows, .cols = cols, .number = number_of_metadata, .ctx = env}};
     if (!find_tensors(env, l, stem, &tried)) continue;
-    TRY(read_extents(env, l, stem, &tried.fit));
-    TRY(err_wrap(format_parts_fit(env->module, &tried.fit, &fits), "tensor %s", name));
-    if (!fits) continue;
+    Err *e = read_extents(env, l, stem, &tried.fit);
+    if (!e) e = err_wrap(format_parts_fit(env->module, &tried.fit, &fits), "tensor %s", name);
+    if (!e && !fits) continue;
+    Err *said = e ? NULL : err_wrap(model_says_check(env, l, &tried.fit), "tensor %s", name);
+    if (said && !odd) odd = said;
+    else err_free(said);
+    if (said) continue;
+    err_free(odd);
+    TRY(e);
     TensorParts *p = ARENA_NEW(env->arena, TensorParts);
     *p = tried;
     TRY(err_wrap(finish(env, forms, name, p), "tensor %s", name));
     *out = p;
     return NULL;
   }
+  if (odd) return odd;
   const FileTensor *t;
   for (int i = 0; shared && (t = sibling(env->w, shared, i)); i++)
     if (strcmp(t->name, name) && is_part_of_some(env, t->name, name)) return nothing_fits(env, name, shared);

@@ -24,6 +24,7 @@ typedef struct HyperEnv {
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
 const char *hyper_name(HyperEnv *env, const char *pattern); /* a tensor's name: {x} is a number known here, as a layer's */
 const FileKv *hyper_kv(HyperEnv *env, const char *name);       /* NULL: the file has none */
+Err *hyper_kv_number(HyperEnv *env, const FileKv *kv, int64_t i, Num *out); /* item i; 0 where it is one number */
 const FileTensor *hyper_tensor(HyperEnv *env, const char *pattern);
 Err *hyper_load_array(HyperEnv *env, const HyperDecl *d, Hyper *h);
 Err *hyper_load(HyperEnv *env, const ModelDecl *d);
@@ -53,6 +54,12 @@ Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsRead
 size_t model_parts_tile_bytes(const PartsReader *r);
 void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out);
 void model_parts_drop_pages(const TensorParts *p); /* of the file, under its tensors */
+
+/* says.c: what the metadata says of weights and what their tensors say. */
+typedef struct ModelNames { char **name; int n, cap; } ModelNames;
+Err *model_says_check(HyperEnv *env, const LayoutDecl *l, FormatParts *fit); /* fit: its extents are known */
+Err *model_says_known(HyperEnv *env);             /* a text of a key that every layout lists texts for, but this text none */
+void model_says_tell(HyperEnv *env, const LayoutDecl *l, ModelNames *told, Str *out); /* "key value, .." of the metadata that it asks for and is not told yet */
 
 bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
 
@@ -125,8 +132,10 @@ struct Model {
   ModelTimes times;
   ModelSpent spent[2];           /* steps of one token a sequence, of several */
   bool watched;
+  uint64_t n_checked;            /* lists of sequences for a step so far */
+  const volatile int *cancel;    /* not 0: steps are given up; NULL: never */
 };
-struct Seq { Model *m; Pages state; int64_t n_tokens; };
+struct Seq { Model *m; Pages state; int64_t n_tokens; uint64_t in_list; }; /* in_list: Model.n_checked of the last it was in */
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */

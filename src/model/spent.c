@@ -165,7 +165,7 @@ static int by_time(const void *a, const void *b) {
 
 const ModelSpent *model_spent(Model *m, bool several) {
   ModelSpent *s = &m->spent[several];
-  qsort(s->row, (size_t)s->n, sizeof *s->row, by_time);
+  if (s->n) qsort(s->row, (size_t)s->n, sizeof *s->row, by_time);
   return s;
 }
 

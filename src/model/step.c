@@ -8,7 +8,7 @@
 typedef struct Job Job;
 struct Job { const Kern *k; void **args; int64_t n_items; bool last_of_phase, serial; Section *section; int region; int64_t first_row, n_rows; };
 typedef struct Span { int64_t begin, end; } Span; /* when a thread worked on a job; 0: not at all */
-typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; ModelSpent *spent; } Step; /* spent: NULL unless traced */
+typedef struct Step { Model *m; Job *job; int n_jobs, cap_jobs; int64_t sym[16]; ModelSpent *spent; _Atomic bool is_cut; } Step; /* spent: NULL unless traced; is_cut: some work was left undone */
 
 /* ---- memory -------------------------------------------------------------------------------------------------------- */
 static void max_syms(const Model *m, int64_t *sym) {
@@ -213,17 +213,26 @@ static Err *region_kernel(Model *m, Section *s, int region, const int64_t *sym, 
 }
 
 /* ---- running ------------------------------------------------------------------------------------------------------- */
+/* Nobody wants the step any more: what is left of it is passed over, and barriers are met as ever. */
+static bool is_cut(Step *s) {
+  if (!s->m->cancel || !*s->m->cancel) return false;
+  atomic_store_explicit(&s->is_cut, true, memory_order_relaxed);
+  return true;
+}
+
 /* -> whether any of it was this thread's. */
-static bool run_job(Model *m, Job *j, int i, int thread) {
+static bool run_job(Step *s, Job *j, int i, int thread) {
+  Model *m = s->m;
   void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
   int64_t a, b, together = MAX(j->k->sched.side * j->k->sched.lanes / PACK_ROWS, 1), least = ROUND_UP(MAX(j->n_items / (m->n_threads * 16), 1), together);
   bool any = false;
   if (j->n_items == 0) return false;
   if (m->n_threads == 1) {
-    j->k->entry(j->args, 0, j->n_items, scratch);
+    int64_t piece = m->cancel ? least : j->n_items;
+    for (a = 0; a < j->n_items && !is_cut(s); a += piece) j->k->entry(j->args, a, MIN(a + piece, j->n_items), scratch);
     return true;
   }
-  for (; dev_claim_part(&m->claim[i], least, j->n_items, m->n_threads, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
+  for (; !is_cut(s) && dev_claim_part(&m->claim[i], least, j->n_items, m->n_threads, &a, &b); any = true) j->k->entry(j->args, a, b, scratch);
   return any;
 }
 
@@ -240,7 +249,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
     while (!s->job[end].last_of_phase) end++;
     if (s->job[i].serial) {
       if (dev_barrier_last(s->m->pool, thread)) {
-        for (int k = i; k <= end; k++) {
+        for (int k = i; k <= end && !is_cut(s); k++) {
           int64_t t = traced_now(s);
           s->job[k].k->entry(s->job[k].args, 0, s->job[k].n_items, s->m->scratch.p + (int64_t)thread * s->m->scratch_bytes);
           if (s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
@@ -252,7 +261,7 @@ static void step_thread(void *ctx, int thread, int n_threads) {
       if (running) dev_barrier(s->m->pool, thread);
       for (int k = i; k <= end; k++) {
         int64_t t = traced_now(s);
-        if (run_job(s->m, &s->job[k], k, thread) && s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
+        if (run_job(s, &s->job[k], k, thread) && s->spent) *span_of(s, thread, k) = (Span){t, os_now_ns()};
       }
       running = true;
     }
@@ -326,10 +335,14 @@ static Err *add_jobs(Step *st, const Call *c, const StepPart *part, int n_parts)
   return NULL;
 }
 
-static Err *check_parts(const Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
+static Err *check_parts(Model *m, const StepPart *part, int n_parts, int64_t *n_tokens) {
   *n_tokens = 0;
   if (n_parts < 1) return err_new(ERR_USAGE, "a step needs at least one sequence");
+  m->n_checked++;
   for (int i = 0; i < n_parts; i++) {
+    CHECK(part[i].seq->m == m, "a sequence of another model");
+    if (part[i].seq->in_list == m->n_checked) return err_new(ERR_USAGE, "a step takes each sequence once, number %d is there again", i);
+    part[i].seq->in_list = m->n_checked;
     if (part[i].n_tokens < 1) return err_new(ERR_USAGE, "a step needs at least one token of each sequence");
     if (part[i].seq->n_tokens + part[i].n_tokens > m->context)
       return err_new(ERR_LIMIT, "context full: %lld tokens are held, %d more do not fit in %lld", (long long)part[i].seq->n_tokens, part[i].n_tokens, (long long)m->context);
@@ -390,8 +403,10 @@ static Err *run_step(Step *st, const StepPart *part, int n_parts, int64_t n_rows
   if (st->spent) clear_spans(st);
   if (st->spent) st->spent->build_ns += os_now_ns() - t0;
   dev_pool_run_fit(m->pool, step_thread, st);
-  return NULL;
+  return atomic_load_explicit(&st->is_cut, memory_order_relaxed) ? err_new(ERR_CANCELLED, "the step was given up") : NULL;
 }
+
+void model_cancel_by(Model *m, const volatile int *cancel) { m->cancel = cancel; }
 
 static void add_spent(Step *st, int64_t t_ns, int64_t n_tokens) {
   ModelSpent *s = st->spent;

@@ -228,12 +228,12 @@ static json_t *request_complete(const json_t *request, json_t *special) {
   return r;
 }
 
-Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out, Str *user) {
-  const char *text;
+Err *model_chat_render(Arena *a, const Weights *w, const char *given, const json_t *request, Str *out, Str *user) {
+  const char *text = given;
   TextTemplate *t;
   json_t *special;
-  TRY(model_chat_template(a, w, &text));
-  TRY(err_wrap(text_template_parse(a, text, strlen(text), &t), "chat template of %s", w->path));
+  if (!given) TRY(model_chat_template(a, w, &text));
+  TRY(err_wrap(text_template_parse(a, text, strlen(text), &t), "chat template %s%s", given ? "given" : "of ", given ? "" : w->path));
   TRY(special_tokens(a, w, &special));
   time_t seconds = time(NULL);
   struct tm now;
@@ -244,13 +244,14 @@ Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *o
   return e;
 }
 
-Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special) {
-  const char *text;
+Err *model_chat_open(Arena *a, const Weights *w, const char *given, TextChat **out, json_t **special) {
+  const char *text = given;
   json_t *tokens;
-  TRY(model_chat_template(a, w, &text));
+  if (!given) TRY(model_chat_template(a, w, &text));
   TRY(special_tokens(a, w, &tokens));
   Err *e = text_chat_new(a, text, strlen(text), tokens, out);
   if (e) json_decref(tokens);
   else *special = tokens;
-  return err_wrap(e, "chat template of %s", w->path);
+  trace_printf(TRACE_chat, "chat template: %zu bytes, %s", strlen(text), given ? "given instead of the model's own" : "the model's own");
+  return err_wrap(e, "chat template %s%s", given ? "given" : "of ", given ? "" : w->path);
 }

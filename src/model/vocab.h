@@ -17,12 +17,12 @@ Err *model_vocab_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **
 /* The chat template's text, in the arena. Fails: ERR_NOT_FOUND (a base model has none), ERR_FORMAT. */
 Err *model_chat_template(Arena *a, const Weights *w, const char **out);
 
-/* What the template can show, with the model's special tokens. In the arena, and as long as *special, a
+/* What the template can show, with the model's special tokens. given: a template instead of the model's own; NULL: none. In the arena, and as long as *special, a
    new reference. Fails as model_chat_template and text_chat_new do. */
-Err *model_chat_open(Arena *a, const Weights *w, TextChat **out, json_t **special);
+Err *model_chat_open(Arena *a, const Weights *w, const char *given, TextChat **out, json_t **special);
 
 /* Appends the prompt of request {messages, tools?, documents?, kwargs?}: the model's own template with its special tokens. Where kwargs does
    not say, add_generation_prompt is true unless the last message is the assistant's. request is not changed. Fails as model_chat_template
-   and text_template_chat do; out is then unchanged. user: NULL, or whose the bytes are (text_template_chat_marked). */
-Err *model_chat_render(Arena *a, const Weights *w, const json_t *request, Str *out, Str *user);
+   and text_template_chat do; out is then unchanged. given: a template instead of the model's own; NULL: none. user: NULL, or whose the bytes are (text_template_chat_marked). */
+Err *model_chat_render(Arena *a, const Weights *w, const char *given, const json_t *request, Str *out, Str *user);
 #endif

@@ -110,6 +110,7 @@ typedef struct FormatForm {
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
   int chunk;                /* elements laid out together in the planes */
+  const char *facts;        /* of a layout: what the form was made for; NULL: of a format */
   const LayoutDecl *layout; /* elements come from several tensors: x and leaves are over DX_PART, axis 0 the row, axis 1 the block */
   const Expr **number; int n_numbers; /* of a layout: json(..) calls, whose values packing gets as floats */
   bool sorted;              /* columns are packed in the order of their groups */
@@ -147,6 +148,7 @@ typedef struct FormatParts {
 int format_unfinite(Arena *a, const Module *m, const char *elt, uint8_t code[256]);
 /* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
 Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits);
+Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out); /* of one that fits: an int of its text, its extents known */
 /* Its form. In pack functions args[0] is the addresses of the tensors [n_parts], of FormatForm.number's values, and of the order of columns i32[K];
    args[1] the numbers of rows. as_value: kept as f32, which decodes. */
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */

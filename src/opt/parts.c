@@ -262,6 +262,18 @@ Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits) {
   return e;
 }
 
+Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out) {
+  Arena *a = arena_new("layout");
+  FmtEval *s = begin(a, m, p, dag_new(a));
+  Dx x = fmt_eval(s, e);
+  int64_t v = 0;
+  Err *err = s->err;
+  if (!err && !dx_is_int(s->d, x, &v)) err = err_new(ERR_UNSUPPORTED, "layout %s: what a key says depends on the tensors' elements", p->decl->name);
+  arena_free(a);
+  if (!err) *out = v;
+  return err;
+}
+
 /* ---- its form ------------------------------------------------------------------------------------------------------ */
 static int64_t block_of(int64_t K) {
   int64_t b = K & -K;
@@ -275,17 +287,32 @@ static bool is_sorted(const FormatParts *p) {
   return false;
 }
 
-/* Forms of one name are one form: the name tells all that the meaning depends on, within one checkpoint. */
-static const char *form_name(Arena *a, const FormatParts *p, bool as_value) {
-  uint64_t h = (uint64_t)as_value;
-  for (int i = 0; i < p->n_dims; i++) h = hash_bytes(&p->dim[i].value, sizeof p->dim[i].value, h);
+/* All that the meaning depends on, within one checkpoint: what is equal in it is one form. */
+static const char *form_facts(Arena *a, const FormatParts *p, bool as_value) {
+  Str s = {0};
+  str_addf(&s, "%s%s", p->decl->name, as_value ? " as values" : "");
+  for (int i = 0; i < p->n_dims; i++) str_addf(&s, " %s=%lld", p->dim[i].name, (long long)p->dim[i].value);
   for (int i = 0; i < p->decl->n_parts; i++) {
     const FormatPart *t = &p->part[i];
-    int64_t v[6] = {t->absent, t->n_dims, t->most, t->groups, t->n_never, t->small};
-    h = hash_bytes(v, sizeof v, h);
-    if (!t->absent) h = hash_bytes(t->elt, strlen(t->elt), hash_bytes(t->dim, sizeof t->dim[0] * (size_t)t->n_dims, h));
+    str_addf(&s, "; %s", t->absent ? "none" : t->elt);
+    for (int k = 0; k < t->n_dims; k++) str_addf(&s, ",%lld", (long long)t->dim[k]);
+    str_addf(&s, " %lld %d %d %d", (long long)t->most, t->groups, t->n_never, t->small);
   }
-  return arena_printf(a, "%s.%08llx", p->decl->name, (unsigned long long)(h >> 32 ^ h) & 0xffffffffull);
+  const char *facts = arena_dup(a, s.p);
+  str_free(&s);
+  return facts;
+}
+
+/* Short, and no other form's: kernels are known by it. */
+static const char *form_name(const Tp *t, const FormatParts *p, const char *facts) {
+  uint64_t h = hash_bytes(facts, strlen(facts), 0);
+  for (bool taken = true; taken; h++) {
+    taken = false;
+    const char *name = arena_printf(t->arena, "%s.%08llx", p->decl->name, (unsigned long long)(h >> 32 ^ h) & 0xffffffffull);
+    for (int i = 0; i < t->n_forms; i++) taken |= !strcmp(t->form[i]->decl->name, name);
+    if (!taken) return name;
+  }
+  return NULL;
 }
 
 static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_value, const char *name, FormatForm **out) {
@@ -322,11 +349,13 @@ static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_v
 }
 
 Err *tp_parts_form(Tp *t, const FormatParts *p, bool as_value, FormatForm **out) {
-  const char *name = form_name(t->arena, p, as_value);
+  const char *facts = form_facts(t->arena, p, as_value);
   for (int i = 0; i < t->n_forms; i++) {
-    if (!strcmp(t->form[i]->decl->name, name)) { *out = t->form[i]; return NULL; }
+    if (t->form[i]->facts && !strcmp(t->form[i]->facts, facts)) { *out = t->form[i]; return NULL; }
   }
+  const char *name = form_name(t, p, facts);
   TRY(make_form(t->arena, t->module, p, as_value, name, out));
+  (*out)->facts = facts;
   TRY(tp_form(t, ir_mem_name[IR_M_f32], &(*out)->rows));
   if (trace_on(TRACE_src, name)) {
     Str s = {0};

@@ -53,7 +53,7 @@ static bool put_marker(RunAnswer *a, int32_t id, bool is_end) {
   str_clear(&a->decoded);
   text_decode_end(&a->decoder, &a->decoded);
   a->decoder.started = true;                 /* the text goes on */
-  put(a, a->decoded.p, a->decoded.n);
+  put(a, a->decoded.p ? a->decoded.p : "", a->decoded.n);
   put(a, p, n);
   return true;
 }

@@ -1,6 +1,7 @@
 /* The token loop: prompt ids in, text out as it becomes certain. A session remembers the ids whose state its sequence holds, so a prompt that
    begins with them costs only the rest: the turns of a conversation, or the same question again. Whatever goes wrong between steps, held ids
    and sequence agree. */
+#include <math.h>
 #include <stdlib.h>
 #include "run/run.h"
 
@@ -30,6 +31,8 @@ void run_session_free(RunSession *s) {
 void run_result_free(RunResult *r) {
   str_free(&r->text);
   text_ids_free(&r->ids);
+  free(r->logprob);
+  free(r->top);
   *r = (RunResult){0};
 }
 
@@ -58,8 +61,8 @@ static void rewind_to(RunSession *s, const RunRequest *q) {
   for (int64_t i = same; i < q->n_prompt; i++) text_ids_add(&s->ids, q->prompt[i]);
 }
 
-/* Reads the ids not read yet, a chunk at a time; *logits of the last one, or unchanged where it was cancelled. */
-static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
+/* Reads the ids not read yet, a chunk at a time; *logits of the last one. Fails: ERR_CANCELLED too, amid a chunk. */
+static Err *read_chunks(RunSession *s, const RunRequest *q, const float **logits) {
   int64_t total = (int64_t)s->ids.n, stride;
   for (int64_t at; (at = seq_n_tokens(s->seq)) < total && !cancelled(q);) {
     int n = (int)MIN(total - at, (int64_t)model_chunk(s->model));
@@ -68,6 +71,16 @@ static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
     TRY(model_step(s->model, &(StepPart){s->seq, s->ids.p + at, n, last}, 1, &l, &stride));
     if (last) *logits = l;
   }
+  return NULL;
+}
+
+/* *logits: unchanged where it was cancelled. */
+static Err *read_on(RunSession *s, const RunRequest *q, const float **logits) {
+  model_cancel_by(s->model, q->cancel);
+  Err *e = read_chunks(s, q, logits);
+  model_cancel_by(s->model, NULL);
+  if (!e || err_kind(e) != ERR_CANCELLED) return e;
+  err_free(e);
   return NULL;
 }
 
@@ -88,6 +101,24 @@ static void trace_ids(const char *what, const TextVocab *v, const int32_t *id, i
   str_free(&s);
 }
 
+/* Notes the token's probability at the place where it will stand; logits NULL: it had to come. */
+static Err *note_likely(const RunSession *s, const RunRequest *q, RunResult *r, const float *logits, int32_t id) {
+  size_t at = r->ids.n, n_top = (size_t)q->n_top;
+  if (!q->has_logprobs) return NULL;
+  if (!(at & (at - 1))) {                      /* room for twice as many */
+    size_t cap = MAX(at * 2, (size_t)1);
+    double *logprob = realloc(r->logprob, cap * sizeof *logprob);
+    if (logprob) r->logprob = logprob;
+    RunLikely *top = n_top ? realloc(r->top, cap * n_top * sizeof *top) : NULL;
+    if (top) r->top = top;
+    if (!logprob || (n_top && !top)) return err_new(ERR_MEMORY, "probabilities: %zu bytes", cap * (sizeof *logprob + n_top * sizeof *top));
+  }
+  if (logits) run_logprobs(logits, model_n_vocab(s->model), id, (int)n_top, &r->logprob[at], r->top + at * n_top);
+  else r->logprob[at] = NAN;
+  for (size_t i = 0; !logits && i < n_top; i++) r->top[at * n_top + i] = (RunLikely){-1, RUN_LOGPROB_MIN};
+  return NULL;
+}
+
 /* The next token: the one that must come, else the sampler's choice among those that may. Unchanged where it was cancelled. *is_forced: it closes
    the reasoning, and so do the ones behind it that go with the marker: they are not the answer's. */
 static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, RunResult *r, int64_t *t_first, int32_t *id, bool *is_forced) {
@@ -104,7 +135,8 @@ static Err *next_token(RunSession *s, const RunRequest *q, RunSampler *sampler, 
   if (q->guide) TRY(run_guide_mask(q->guide, &allowed));
   if (cancelled(q)) return NULL;
   *id = forced;
-  return forced >= 0 ? NULL : run_sampler_pick(sampler, logits, allowed, s->ids.p, (int64_t)s->ids.n, q->n_prompt, id);
+  if (forced < 0) TRY(run_sampler_pick(sampler, logits, allowed, s->ids.p, (int64_t)s->ids.n, q->n_prompt, id));
+  return note_likely(s, q, r, forced < 0 ? logits : NULL, *id);
 }
 
 /* Tells the answer, the budget and the guide. */
@@ -114,7 +146,11 @@ static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int
   r->reason = run_answer_take(answer, id, &r->text);
   bool is_reasoning = q->reply && text_reply_is_reasoning(q->reply);
   if (q->budget) text_budget_take(q->budget, was_reasoning, id);
-  if (q->guide && !is_forced && r->reason != RUN_END) TRY(run_guide_take(q->guide, id, r->text.n ? r->text.p + n_before : "", r->text.n - n_before, was_reasoning, is_reasoning));
+  if (q->guide && r->reason != RUN_END) {
+    size_t n = r->text.n - n_before, n_call = 0;
+    const char *rest = n ? r->text.p + n_before : "", *call = was_reasoning && !is_reasoning ? text_reply_call(q->reply, &n_call) : NULL;
+    TRY(run_guide_take(q->guide, id, is_forced, call ? call : rest, call ? n_call : n, was_reasoning, is_reasoning));
+  }
   if (q->guide && !r->reason && run_guide_is_over(q->guide)) r->reason = RUN_END, run_answer_end(answer, &r->text);
   return NULL;
 }

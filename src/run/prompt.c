@@ -9,11 +9,11 @@
 static json_t *message(const char *role, const char *text) { return json_pack("{s:s, s:s}", "role", role, "content", text); }
 
 /* The template's text behind an assistant's message, appended to out. Nothing where there is no template or it refuses. */
-static void text_behind(Arena *a, const Weights *w, Str *out) {
+static void text_behind(Arena *a, const Weights *w, const char *template, Str *out) {
   static const char mark[] = "0lumen0mark0";
   Str s = {0};
   json_t *request = json_pack("{s:[o, o], s:{s:b}}", "messages", message("user", "a"), message("assistant", mark), "kwargs", "add_generation_prompt", 0);
-  Err *e = model_chat_render(a, w, request, &s, NULL);
+  Err *e = model_chat_render(a, w, template, request, &s, NULL);
   const char *last = NULL;
   for (const char *p = e || !s.n ? NULL : s.p; p && (p = strstr(p, mark)); p++) last = p;
   if (last) str_add(out, last + strlen(mark));
@@ -22,7 +22,7 @@ static void text_behind(Arena *a, const Weights *w, Str *out) {
   str_free(&s);
 }
 
-Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n) {
+Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, const char *template, int32_t **out, int *n) {
   int32_t *named;
   int n_named;
   Str s = {0};
@@ -30,7 +30,7 @@ Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int
   TRY(model_vocab_ends(a, w, v, &named, &n_named));
   int32_t *ends = ARENA_ARRAY(a, int32_t, (size_t)n_named + 1);
   if (n_named) memcpy(ends, named, (size_t)n_named * sizeof *ends);
-  text_behind(a, w, &s);
+  text_behind(a, w, template, &s);
   size_t skip = s.n ? strspn(s.p, " \t\r\n") : 0;
   Err *e = s.n > skip ? text_tokenize(v, s.p + skip, s.n - skip, 0, &ids) : NULL;
   bool adds = !e && ids.n && text_vocab_is_special(v, ids.p[0]);
@@ -87,7 +87,7 @@ TextReply *run_prompt_reply(const TextChat *c, const RunPrompt *p, const TextRep
   return r;
 }
 
-Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL, out); }
+Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out) { return text_tokenize(v, text, n, TEXT_ADD_SPECIAL | TEXT_ONCE, out); }
 
 typedef enum Advice {
 #define SAMPLING(id, folder, gguf, is_int, lo, hi) ADVICE_##id,

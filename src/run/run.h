@@ -52,9 +52,20 @@ void run_sampler_free(RunSampler *s);        /* NULL is fine */
    answer's. allowed: bit i of word i / 64 says that token i may come, of n_vocab bits; NULL: all may. The choice depends on these and the
    settings alone. Fails: ERR_FORMAT (a logit is NaN or +inf, or all that may come are -inf). */
 Err *run_sampler_pick(RunSampler *s, const float *logits, const uint64_t *allowed, const int32_t *context, int64_t n_context, int64_t n_prompt, int32_t *out);
+/* In plain arithmetic, relative errors under 1e-15: the C library's results may depend on the processor. */
+double run_exp_negative(double x);           /* exp of x <= 0; 0 below -700 */
+double run_log_positive(double x);           /* ln of x > 0 */
 /* For dry_breaks: which tokens of v hold one of the texts. In the arena, n_vocab bytes, tokens past v's 0. */
 uint8_t *run_dry_breaks(Arena *a, const TextVocab *v, int64_t n_vocab, const char *const *text, int n);
 void run_sampler_help(FILE *f);              /* the order, a line each */
+
+/* ---- logprobs.c: how likely the model itself found a token ---- */
+enum { RUN_TOP_MAX = 20 };                   /* as many as OpenAI gives */
+#define RUN_LOGPROB_MIN (-9999.0)            /* of what cannot come: JSON has no infinity */
+typedef struct RunLikely { int32_t id; double logprob; } RunLikely;
+/* Natural logarithms of the probabilities of id and of the n_top likeliest tokens, in descending order, ties by id, from the logits as they are.
+   Where n_vocab is less than n_top the rest have id -1. */
+void run_logprobs(const float *logits, int64_t n_vocab, int32_t id, int n_top, double *own, RunLikely *top);
 
 /* ---- answer.c: tokens to text, and the end of it ---- */
 #define RUN_REASONS(X)                                                                 \
@@ -101,8 +112,8 @@ void run_answer_end(RunAnswer *a, Str *out); /* appends what is still held: the 
 
 /* ---- prompt.c: what the model's files say about answering ---- */
 /* Tokens that end an answer: those the files name and, where there is a chat template, the special token it writes behind an assistant's
-   message. In the arena. */
-Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n);
+   message. template: instead of the model's own; NULL: none. In the arena. */
+Err *run_ends(Arena *a, const Weights *w, const TextVocab *v, const char *template, int32_t **out, int *n);
 /* A request's prompt. Spellings of control tokens in it are tokens where the template wrote them, else plain text. */
 typedef struct RunPrompt {
   TextIds ids;
@@ -115,7 +126,7 @@ Err *run_prompt_make(const TextChat *c, const TextVocab *v, TextDialect d, const
 void run_prompt_free(RunPrompt *p);
 /* A reply that knows the prompt and its tools, to be fed with the answer. */
 TextReply *run_prompt_reply(const TextChat *c, const RunPrompt *p, const TextReplyOptions *o);
-/* Appends the ids of a text to be continued: with BOS where the model's vocabulary wants it. */
+/* Appends the ids of a text to be continued: with BOS where the model's vocabulary wants it and the text does not begin with it. */
 Err *run_raw_ids(const TextVocab *v, const char *text, size_t n, TextIds *out);
 /* The settings the model's files recommend (generation_config.json, general.sampling.*), ours where they are silent. Seed 0. */
 RunSampling run_sampling_default(const Weights *w);
@@ -125,9 +136,11 @@ typedef struct RunGuideOptions {
   const Grammar *grammar;                    /* all of them borrowed */
   const GrammarVocab *vocab;
   const int32_t *end; int n_ends;            /* may come when the text is whole */
+  const int32_t *bar; int n_bars;            /* may not come in reasoning: they would end the answer before it has begun */
   int64_t n_vocab;                           /* of the logits */
   int32_t opener;                            /* a token that may open a reasoning block in front of the text; -1: none */
-  const char *trigger;                       /* the grammar holds behind this text, each time it comes up, and nothing outside; NULL: all along */
+  bool has_text;                             /* the grammar knows of free text and calls in it: it follows reasoning too, and where it may end all
+                                                special tokens may come */
 } RunGuideOptions;
 typedef struct RunGuide RunGuide;            /* of one answer */
 /* Fails: ERR_USAGE (nothing satisfies the grammar), ERR_MEMORY. */
@@ -136,8 +149,9 @@ void run_guide_free(RunGuide *g);            /* NULL is fine */
 void run_guide_ahead(RunGuide *g, bool is_reasoning);           /* begins to make the mask of the next token */
 /* The mask for run_sampler_pick, once it is made; NULL: everything may come. Fails: ERR_UNSUPPORTED (no token can go on), ERR_LIMIT. */
 Err *run_guide_mask(RunGuide *g, const uint64_t **out);
-/* The token that came. rest: of one that closed the reasoning, what it wrote of the answer. */
-Err *run_guide_take(RunGuide *g, int32_t id, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
+/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or the call it opened. Fails:
+   ERR_UNSUPPORTED (what it wrote does not fit: no mask was kept to, or it began elsewhere), ERR_LIMIT. */
+Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
 bool run_guide_is_over(const RunGuide *g);   /* the text is whole and nothing may follow: the answer ends without another token */
 bool run_guide_is_whole(const RunGuide *g);  /* it may end here */
 
@@ -157,13 +171,17 @@ typedef struct RunRequest {
   TextReply *reply;                          /* borrowed, knowing the prompt: takes reasoning and calls apart; NULL: all is text */
   TextOnEvent *on_event;                     /* of the reply, with ctx: all events but content. NULL is fine */
   TextBudget *budget;                        /* borrowed; NULL: no limit of reasoning. Wants reply */
-  const volatile int *cancel;                /* not 0: stop at the next token or chunk; NULL is fine */
+  bool has_logprobs;                         /* probabilities of the tokens, and at each place */
+  int n_top;                                 /* so many of the likeliest, at most RUN_TOP_MAX */
+  const volatile int *cancel;                /* not 0: stop, at once even amid a chunk of the prompt; NULL is fine */
 } RunRequest;
 typedef struct RunResult {
   RunReason reason;
   Str text;                                  /* all of it; with a reply its content */
   bool is_whole;                             /* with a guide: the text is one of the grammar's */
   TextIds ids;                               /* all tokens, the end token included */
+  double *logprob;                           /* [ids.n] where they are wanted, else NULL: of the tokens; NAN of one that had to come */
+  RunLikely *top;                            /* [ids.n][n_top] */
   int64_t n_reused;                          /* of the prompt, held before */
   int64_t prefill_ns, decode_ns;             /* until the first logits; from there to the last token */
 } RunResult;

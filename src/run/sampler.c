@@ -41,8 +41,7 @@ uint64_t run_random(uint64_t seed, int64_t position) {
   return mix(mix(seed + golden) + ((uint64_t)position + 1) * golden);
 }
 
-/* exp of x <= 0 in plain arithmetic, relative error under 1e-15: the C library's result may depend on the processor. 0 below -700. */
-static double exp_negative(double x) {
+double run_exp_negative(double x) {
   if (x < -700) return 0;
   double n = (double)(int64_t)(x * 1.4426950408889634 - 0.5); /* cut towards 0: the nearest */
   double r = (x - n * 0.693147180369123816490) - n * 1.90821492927058770002e-10; /* ln 2 in two parts: n * the first is exact */
@@ -60,8 +59,7 @@ static double exp_negative(double x) {
   return y * scale;
 }
 
-/* ln of a positive number in plain arithmetic, relative error under 1e-15. */
-static double log_positive(double x) {
+double run_log_positive(double x) {
   uint64_t bits;
   memcpy(&bits, &x, sizeof bits);
   int64_t exponent = (int64_t)(bits >> 52) - 1023;
@@ -120,7 +118,7 @@ static void list_best(RunSampler *s, int64_t k) {
 /* Weights at a temperature -> their sum, in list order. */
 static double weigh(RunSampler *s, double temperature) {
   double sum = 0;
-  for (int64_t i = 0; i < s->n; i++) sum += s->list[i].weight = exp_negative(((double)s->list[i].x - s->max) / temperature);
+  for (int64_t i = 0; i < s->n; i++) sum += s->list[i].weight = run_exp_negative(((double)s->list[i].x - s->max) / temperature);
   return sum;
 }
 
@@ -245,7 +243,7 @@ static int by_distance(const void *a, const void *b) {
 static void sample_typical_p(RunSampler *s, const Past *past) {
   (void)past;
   list_all(s);
-  double sum = weigh(s, 1), log_sum = log_positive(sum), entropy = 0, reached = 0;
+  double sum = weigh(s, 1), log_sum = run_log_positive(sum), entropy = 0, reached = 0;
   for (int64_t i = 0; i < s->n; i++) entropy -= s->list[i].weight / sum * ((double)s->list[i].x - s->max - log_sum);
   for (int64_t i = 0; i < s->n; i++) {
     double d = -((double)s->list[i].x - s->max - log_sum) - entropy;
@@ -253,7 +251,7 @@ static void sample_typical_p(RunSampler *s, const Past *past) {
   }
   qsort(s->list, (size_t)s->n, sizeof *s->list, by_distance);
   int64_t kept = 0;
-  while (kept < s->n && reached <= s->p.typical_p) reached += exp_negative((double)s->list[kept++].x - s->max) / sum;
+  while (kept < s->n && reached <= s->p.typical_p) reached += run_exp_negative((double)s->list[kept++].x - s->max) / sum;
   s->n = kept;
   s->sorted = false;
   qsort(s->list, (size_t)s->n, sizeof *s->list, by_id);
@@ -386,7 +384,7 @@ static Err *settings_check(const RunSampling *p, int64_t n_vocab) {
     if (!(range[i].value >= range[i].lo && range[i].value <= range[i].hi))
       return err_new(ERR_USAGE, "%s: %g, expected %g to %g", range[i].name, range[i].value, range[i].lo, range[i].hi);
   for (int i = 0; i < p->n_biases; i++)
-    if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || isnan(p->bias[i].add))
+    if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || !(p->bias[i].add < INFINITY))
       return err_new(ERR_USAGE, "bias of token %d: %g, expected a number and a token from 0 to %lld", p->bias[i].id, (double)p->bias[i].add, (long long)n_vocab - 1);
   return NULL;
 }

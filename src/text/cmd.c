@@ -18,6 +18,14 @@ static Err *write_out(Str *s, FILE *out) {
   return ok && !fflush(out) ? NULL : err_new(ERR_IO, "cannot write the output");
 }
 
+/* Lines before a bad one are good: they are written, and then the error is told. */
+static Err *write_done(Str *s, FILE *out, Err *e) {
+  Err *failed = write_out(s, out);
+  if (!e) return failed;
+  err_free(failed);
+  return e;
+}
+
 static Err *open_vocab(const TextTokenizeOptions *o, const TextVocab **use, TextVocab **own) {
   *own = NULL;
   *use = o->vocab;
@@ -45,7 +53,7 @@ static bool is_blank(const char *p, size_t n) {
 }
 
 static unsigned tokenize_flags(const TextTokenizeOptions *o) {
-  return (o->special ? TEXT_ADD_SPECIAL : 0) | (o->split_special ? TEXT_SPLIT_SPECIAL : 0) | (o->plain ? TEXT_PLAIN : 0) | (o->skip_special ? TEXT_SKIP_SPECIAL : 0);
+  return (o->special ? TEXT_ADD_SPECIAL | TEXT_ONCE : 0) | (o->split_special ? TEXT_SPLIT_SPECIAL : 0) | (o->plain ? TEXT_PLAIN : 0) | (o->skip_special ? TEXT_SKIP_SPECIAL : 0);
 }
 
 static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, size_t n, int line, Str *out) {
@@ -105,8 +113,7 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
     e = text_tokenize(v, input.p ? input.p : "", input.n, tokenize_flags(o), &ids);
     if (!e) print_ids(&result, &ids, o->json);
   }
-  if (!e) e = write_out(&result, out);
-  str_free(&result);
+  e = write_done(&result, out, e);
   str_free(&input);
   text_ids_free(&ids);
   text_vocab_free(own);
@@ -164,8 +171,7 @@ Err *text_cmd_detokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   } else if (!e) {
     e = detokenize_part(v, o, input.p ? input.p : "", input.n, o->json, &result);
   }
-  if (!e) e = write_out(&result, out);
-  str_free(&result);
+  e = write_done(&result, out, e);
   str_free(&input);
   text_vocab_free(own);
   return e;

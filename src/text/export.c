@@ -72,8 +72,8 @@ static Merge *merges_in_order(Arena *a, const TextVocab *v, int *n) {
   Merge *all = ARENA_ARRAY(a, Merge, (size_t)m->n + 1);
   *n = 0;
   for (uint32_t i = 0; m->slot && i <= m->mask; i++) {
-    const MergeSlot *s = &m->slot[i];
-    if (s->to.id >= 0) all[(*n)++] = (Merge){s->to.rank, (int32_t)(s->key >> 32), (int32_t)(uint32_t)s->key, s->to.id};
+    int32_t left, right;
+    if (text_merge_at(m, i, &left, &right)) all[(*n)++] = (Merge){m->slot[i].to.rank, left, right, m->slot[i].to.id};
   }
   qsort(all, (size_t)*n, sizeof *all, by_rank);
   return all;

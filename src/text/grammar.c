@@ -57,6 +57,39 @@ void grammar_call_add(Grammar *g, uint32_t from, uint32_t rule, GrAct act, uint3
   PUSH(g->a, g->call, g->n_calls, g->cap_calls, (GrCall){rule, ret, (uint8_t)act});
 }
 
+/* ---- texts ---- */
+
+uint32_t grammar_text_to(Grammar *g, uint32_t rule, const char *text, size_t n, GrAct last, uint32_t to) {
+  for (size_t i = n; i-- > 0;) {
+    uint32_t q = grammar_state_new(g, rule), special = grammar_state_new(g, rule);
+    uint8_t c = (uint8_t)text[i];
+    GrAct act = i + 1 == n ? last : GR_PLAIN;
+    grammar_edge_add(g, q, c, c, act, 0, to);
+    grammar_edge_add(g, q, GR_SPECIAL, GR_SPECIAL, GR_PLAIN, 0, special);
+    grammar_edge_add(g, special, c, c, act, 0, to);
+    to = q;
+  }
+  return to;
+}
+
+static void fork_edge(GrFork *f, uint8_t byte, GrAct act, uint32_t to) {
+  CHECK((size_t)f->n < COUNT_OF(f->e), "a fork of more than %zu ways", COUNT_OF(f->e));
+  f->e[f->n++] = (GrEdge){byte, byte, (uint8_t)act, to, 0};
+}
+
+void grammar_fork_text(Grammar *g, uint32_t rule, GrFork *f, const char *text, GrAct first, GrAct last, uint32_t to) {
+  size_t n = strlen(text);
+  CHECK(n, "a fork's text is empty");
+  uint32_t next = grammar_text_to(g, rule, text + 1, n - 1, last, to), special = grammar_state_new(g, rule);
+  grammar_edge_add(g, special, (uint8_t)*text, (uint8_t)*text, n == 1 ? last : GR_PLAIN, 0, next);
+  fork_edge(f, (uint8_t)*text, n == 1 ? last : first, next);
+  fork_edge(f, GR_SPECIAL, first, special);
+}
+
+void grammar_fork_put(Grammar *g, uint32_t state, const GrFork *f) {
+  for (int i = 0; i < f->n; i++) grammar_edge_add(g, state, f->e[i].lo, f->e[i].hi, (GrAct)f->e[i].act, f->e[i].arg, f->e[i].to);
+}
+
 /* Encoding. A sequence is a way to write the symbols of a range: at each place a few ranges of bytes. */
 typedef struct SeqByte { uint8_t n; uint8_t lo[3], hi[3]; } SeqByte;
 typedef struct Seq { int n; SeqByte b[12]; int32_t to; } Seq;
@@ -171,6 +204,19 @@ static void add_json(Encoder *en, uint32_t lo, uint32_t hi, int32_t to) {
   for (size_t i = 0; i < n_hex; i++) if (MAX(lo, hex[i].lo) <= MIN(hi, hex[i].hi)) add_hex(en, MAX(lo, hex[i].lo), MIN(hi, hex[i].hi), to);
 }
 
+/* What Python's repr would escape is escaped, and the other quote may be. */
+static void add_python(Encoder *en, uint32_t lo, uint32_t hi, int32_t to) {
+  bool single = en->e->mode == GR_ENC_PYTHON_SINGLE;
+  static const struct { char c, e; } brief[] = {{'\\', '\\'}, {'\'', '\''}, {'"', '"'}, {9, 't'}, {10, 'n'}, {13, 'r'}};
+  const SymRange raw[] = {{0x20, single ? 0x26 : 0x21}, {single ? 0x28 : 0x23, 0x5B}, {0x5D, 0xD7FF}, {0xE000, SYM_MAX_CHAR}};
+  for (size_t i = 0; i < COUNT_OF(brief); i++) if ((uint32_t)brief[i].c >= lo && (uint32_t)brief[i].c <= hi) add_short_escape(en, brief[i].e, to);
+  for (size_t i = 0; i < COUNT_OF(raw); i++) if (MAX(lo, raw[i].lo) <= MIN(hi, raw[i].hi)) add_utf8(en, MAX(lo, raw[i].lo), MIN(hi, raw[i].hi), to);
+  for (uint32_t c = lo; c <= MIN(hi, 0x1Fu); c++) {
+    SeqByte b[4] = {one_byte('\\', '\\'), one_byte('x', 'x'), hex_byte((int)c >> 4, (int)c >> 4), hex_byte((int)c & 15, (int)c & 15)};
+    if (c != 9 && c != 10 && c != 13) seq_add(en, b, 4, to);
+  }
+}
+
 /* Index of the state that reads these tails; *found: it exists. */
 static int memo_find(Encoder *en, const Tail *t, int n, bool *found) {
   uint64_t h1 = 1, h2 = 2;
@@ -225,9 +271,9 @@ static Err *encode_cuts(Encoder *en, const Tail *t, int n, Cut **cut, int *n_cut
     }
     Cut c = {(uint8_t)lo, (uint8_t)(hi - 1), 0, en->e->act};
     if (done >= 0) {
-      bool round = en->e->counted && en->d->st[done].tag >= 0;
+      bool round = en->e->counted == GR_ROUND && en->d->st[done].tag >= 0;
       c.to = en->map[round ? 0 : done];
-      if (round) c.act = GR_COUNT;
+      if (round || en->e->counted == GR_SYMBOLS) c.act = GR_COUNT;
     } else if (n_sub) {
       bool found;
       int at = memo_find(en, sub, n_sub, &found);
@@ -247,15 +293,19 @@ static Err *encode_cuts(Encoder *en, const Tail *t, int n, Cut **cut, int *n_cut
 
 Err *grammar_encode_dfa(Grammar *g, GrWork *w, const Dfa *d, const GrEncode *e, uint32_t *map) {
   Encoder en = {.g = g, .w = w, .e = e, .d = d, .map = map};
-  for (int i = 0; i < d->n; i++) map[i] = grammar_state_new(g, e->rule);
+  for (int i = 0; i < d->n; i++) {
+    map[i] = grammar_state_new(g, e->rule);
+    g->st[map[i]].between = e->counted == GR_SYMBOLS || (e->counted == GR_ROUND && !i);
+  }
   for (int i = 0; i < d->n; i++) {
     const DfaState *s = &d->st[i];
-    if (e->counted && s->tag >= 0) continue;
+    if (e->counted == GR_ROUND && s->tag >= 0) continue;
     int first = en.n_seqs;
     for (int k = 0; k < s->n_edges; k++) {
       DfaEdge x = s->edge[k];
       if (x.lo > SYM_MAX_CHAR) continue;
       if (e->mode == GR_ENC_RAW) add_utf8(&en, x.lo, x.hi, x.to);
+      else if (e->mode >= GR_ENC_PYTHON) add_python(&en, x.lo, MIN(x.hi, (uint32_t)SYM_MAX_CHAR), x.to);
       else add_json(&en, x.lo, x.hi, x.to);
     }
     TRY(grammar_work_spend(w, 4 * (en.n_seqs - first) + 1));
@@ -271,10 +321,14 @@ Err *grammar_encode_dfa(Grammar *g, GrWork *w, const Dfa *d, const GrEncode *e, 
     int n_cut = 0;
     TRY(encode_cuts(&en, t, n, &cut, &n_cut));
     for (int k = 0; k < n_cut; k++) grammar_edge_add(g, map[i], cut[k].lo, cut[k].hi, cut[k].act, 0, cut[k].to);
-    if (e->counted && !i && e->n_close) grammar_edge_add(g, map[0], e->close_byte, e->close_byte, GR_CLOSE, 0, e->close[0]);
+    if (e->counted == GR_ROUND && !i && e->n_close) grammar_edge_add(g, map[0], e->close_byte, e->close_byte, GR_CLOSE, 0, e->close[0]);
     if (s->tag >= 0) {
       if (!e->n_close) g->st[map[i]].accept = true;
-      else grammar_edge_add(g, map[i], e->close_byte, e->close_byte, e->act == GR_KEY ? GR_COMMIT : GR_PLAIN, s->tag, e->close[MIN(s->tag, e->n_close - 1)]);
+      else {
+        GrAct act = e->act == GR_KEY ? GR_COMMIT : e->counted ? GR_CLOSE : GR_PLAIN;
+        grammar_edge_add(g, map[i], e->close_byte, e->close_byte, act, s->tag, e->close[MIN(s->tag, e->n_close - 1)]);
+        if (e->special) grammar_edge_add(g, map[i], GR_SPECIAL, GR_SPECIAL, act, s->tag, e->special[MIN(s->tag, e->n_close - 1)]);
+      }
     }
     for (int k = 0; k < s->n_edges; k++) {
       DfaEdge x = s->edge[k];
@@ -343,7 +397,7 @@ static bool act_allowed(const Grammar *g, GrPos p, int act, int arg, uint32_t to
   *aux = p.aux;
   if (r->kind == GR_COUNTED) {
     if (act == GR_CLOSE) return (int64_t)p.aux >= r->min;
-    if (p.q == r->loop && r->max >= 0 && (int64_t)p.aux >= r->max) return false;
+    if (g->st[p.q].between && r->max >= 0 && (int64_t)p.aux >= r->max) return false;
     if (act == GR_COUNT && (r->max >= 0 || (int64_t)p.aux < r->min)) (*aux)++;
     return true;
   }
@@ -365,7 +419,7 @@ bool grammar_call_allowed(const Grammar *g, GrPos p, const GrCall *c, uint64_t *
 
 bool grammar_pos_accepts(const Grammar *g, GrPos p) {
   const GrState *s = &g->st[p.q];
-  return s->accept && (g->rule[s->rule].kind != GR_COUNTED || p.q != g->rule[s->rule].loop || (int64_t)p.aux >= g->rule[s->rule].min);
+  return s->accept && (g->rule[s->rule].kind != GR_COUNTED || !s->between || (int64_t)p.aux >= g->rule[s->rule].min);
 }
 
 GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes) {
@@ -383,8 +437,8 @@ static bool state_leads_on(const Grammar *g, const bool *good, uint32_t q) {
   const GrState *s = &g->st[q];
   const GrRule *r = &g->rule[s->rule];
   if (r->kind == GR_OBJECT) return r->productive;
-  if (s->accept && (r->kind == GR_AUTOMATON || q != r->loop || !r->min)) return true;
-  if (r->kind == GR_COUNTED && q == r->loop && r->min > r->max && r->max >= 0) return false;
+  if (s->accept && (r->kind == GR_AUTOMATON || !s->between || !r->min)) return true;
+  if (r->kind == GR_COUNTED && s->between && r->min > r->max && r->max >= 0) return false;
   for (int i = 0; i < s->n_edges; i++) if (g->edge[s->edge + (uint32_t)i].act == GR_COUNT || good[g->edge[s->edge + (uint32_t)i].to]) return true;
   for (int i = 0; i < s->n_calls; i++) {
     const GrCall *c = &g->call[s->call + (uint32_t)i];
@@ -533,7 +587,7 @@ static bool rule_derives_nothing(const Grammar *g, const GrRule *r, uint32_t *to
   mark[r->start] = stamp;
   while (n) {
     const GrState *s = &g->st[todo[--n]];
-    if (s->accept && (r->kind == GR_AUTOMATON || (uint32_t)(s - g->st) != r->loop || !r->min)) return true;
+    if (s->accept && (r->kind == GR_AUTOMATON || !s->between || !r->min)) return true;
     for (int i = 0; i < s->n_calls; i++) {
       const GrCall *c = &g->call[s->call + (uint32_t)i];
       if (!g->rule[c->rule].nullable) continue;

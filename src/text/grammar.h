@@ -36,7 +36,8 @@ typedef struct GrammarVocab GrammarVocab;
 Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out); /* special and unused tokens are in no mask */
 /* bytes[i], n_bytes[i]: what token i writes; NULL: in no mask. Borrowed during the call only. */
 Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_bytes, int n_tokens, GrammarVocab **out);
-/* The same where the special tokens that keeps says yes to write their spelling: markers of calls, for one. */
+/* The same where the special tokens that keeps says yes to write their spelling: markers of calls, for one. A byte 0xFF stands in front of it, so
+   that no text holds one: grammars of calls have both spellings of a marker. */
 Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const char *spelling, size_t n), void *ctx, GrammarVocab **out);
 void grammar_vocab_free(GrammarVocab *v);                    /* NULL is fine */
 int grammar_vocab_n_tokens(const GrammarVocab *v);

@@ -78,7 +78,7 @@ typedef enum GrAct {
 } GrAct;
 typedef struct GrEdge { uint8_t lo, hi, act; uint32_t to; int32_t arg; } GrEdge;
 typedef struct GrCall { uint32_t rule, ret; uint8_t act; } GrCall;
-typedef struct GrState { uint32_t edge, call, rule; uint16_t n_edges, n_calls; bool accept, tail; } GrState; /* tail: accepts, leads nowhere */
+typedef struct GrState { uint32_t edge, call, rule; uint16_t n_edges, n_calls; bool accept, tail, between; } GrState; /* tail: accepts, leads nowhere; between: of a counted rule, where a round is over */
 typedef enum GrRuleKind { GR_AUTOMATON, GR_COUNTED, GR_OBJECT } GrRuleKind;
 typedef struct GrObject {
   int n_names, n_classes;  /* classes: the names in their order, then kinds of other properties */
@@ -95,7 +95,7 @@ typedef struct GrObject {
 } GrObject;
 typedef struct GrRule {
   GrRuleKind kind;
-  uint32_t start, loop;    /* loop: of a counted rule, where a round begins and the rule may end */
+  uint32_t start, loop;    /* loop: of a counted rule, where the first round begins. The rule may end where a round is over */
   const char *name;        /* in messages; may be NULL */
   int64_t min, max;        /* rounds or properties; max -1: no bound */
   GrObject *object;
@@ -122,12 +122,22 @@ uint32_t grammar_state_new(Grammar *g, uint32_t rule);
 /* All edges of a state are added before those of another one, and likewise its calls. */
 void grammar_edge_add(Grammar *g, uint32_t from, uint8_t lo, uint8_t hi, GrAct act, int32_t arg, uint32_t to);
 void grammar_call_add(Grammar *g, uint32_t from, uint32_t rule, GrAct act, uint32_t ret);
-enum { GR_ENC_RAW, GR_ENC_JSON, GR_ENC_JSON_FREE }; /* UTF-8; inside a JSON string, escapes where a writer uses them; any escape */
+/* UTF-8; inside a JSON string, escapes where a writer uses them; any escape; inside a text of Python's in either quotes */
+enum { GR_ENC_RAW, GR_ENC_JSON, GR_ENC_JSON_FREE, GR_ENC_PYTHON, GR_ENC_PYTHON_SINGLE };
+enum { GR_SPECIAL = 0xFF };                                 /* in front of the bytes of a special token: no text has it */
+/* A state of the rule from which the text leads to `to`; special tokens that spell a part of it may stand for that part. last: the act of its
+   last byte. */
+uint32_t grammar_text_to(Grammar *g, uint32_t rule, const char *text, size_t n, GrAct last, uint32_t to);
+/* Several texts that may follow one state: its edges, to be put all at once. */
+typedef struct GrFork { GrEdge e[16]; int n; } GrFork;
+void grammar_fork_text(Grammar *g, uint32_t rule, GrFork *f, const char *text, GrAct first, GrAct last, uint32_t to); /* text is not empty */
+void grammar_fork_put(Grammar *g, uint32_t state, const GrFork *f);
 /* Turns an automaton over symbols into states of a rule, one for each of the DFA's and more between bytes. map[i]: the state of DFA state i;
    these are made first, in order. n_close: close_byte
-   after an accepting state leads to close[tag], with the tag as arg; 0: the state accepts. counted: an accepting state is a round's end, and
-   close_byte at its beginning the end of the rounds. */
-typedef struct GrEncode { int mode; uint32_t rule; bool counted; const uint32_t *close; int n_close; uint8_t close_byte; GrAct act; } GrEncode;
+   after an accepting state leads to close[tag], with the tag as arg; 0: the state accepts. GR_ROUND: an accepting state is a round's end, and
+   close_byte at its beginning the end of the rounds. GR_SYMBOLS: each symbol is a round. special: NULL, or likewise where GR_SPECIAL leads. */
+typedef enum GrCounting { GR_NO_COUNT, GR_ROUND, GR_SYMBOLS } GrCounting;
+typedef struct GrEncode { int mode; uint32_t rule; GrCounting counted; const uint32_t *close, *special; int n_close; uint8_t close_byte; GrAct act; } GrEncode;
 Err *grammar_encode_dfa(Grammar *g, GrWork *w, const Dfa *d, const GrEncode *e, uint32_t *map);
 Err *grammar_finish(Grammar *g, GrWork *w);                                   /* checks left recursion, cuts what leads nowhere */
 bool grammar_pos_accepts(const Grammar *g, GrPos p);
@@ -137,6 +147,18 @@ GrPos grammar_pos_canonical(const Grammar *g, GrPos p, int n_bytes);          /*
 
 /* schema.c: a schema's rule beside what the grammar has already. */
 Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, uint32_t *rule);
+/* How the arguments of a call are written: open KEY is VALUE sep KEY is VALUE close; open NULL: as a JSON object. */
+typedef enum GrValues { GR_VALUES_JSON, GR_VALUES_PYTHON, GR_VALUES_BRACES } GrValues;
+#define GR_BRACES_QUOTE "<|\"|>"   /* around texts, which hold anything else */
+typedef struct GrArgs {
+  GrValues values;
+  const char *open, *empty;  /* in front of the first key; what stands instead of it all where there are no arguments */
+  const char *is, *is_json;  /* behind a key; is_json: where that says that the value is JSON, else NULL */
+  const char *end, *closing; /* behind a value, and the part of it by which its reader finds the end: no value holds that. "": values end by themselves */
+  const char *sep, *close;   /* then: another argument follows, none does */
+  const json_t *tool;        /* whose parameters: what their reader takes for text is text */
+} GrArgs;
+Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule);
 
 /* schema_number.c: numbers as texts. A Dec is an exact decimal: sign, digits without leading zeros, exponent of ten. */
 typedef struct Dec { bool neg; const char *digits; int n, exp; } Dec;         /* value = 0.DIGITS * 10^exp; n 0: zero */

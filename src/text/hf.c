@@ -7,7 +7,7 @@
 #include <zlib.h>
 #include "text/priv.h"
 
-enum { MAX_FILE = 512 << 20, MAX_TOKENS = 1 << 23 };
+enum { MAX_FILE = 512 << 20, MAX_TOKENS = 1 << 23, MAX_MERGES = 1 << 25 };
 
 static const char *str_of(Val *v) { return v && v->kind == V_STR ? v->u.s->p : NULL; }
 static bool flag_of(Val dict, const char *key, bool otherwise) {
@@ -19,12 +19,8 @@ static int64_t int_of(Val dict, const char *key, int64_t otherwise) {
   return v && v->kind == V_INT ? v->u.i : otherwise;
 }
 
-static Err *read_maybe_gz(const char *path, Str *out) {
-  TRY(os_read_file(path, MAX_FILE, out));
-  if (out->n < 2 || (uint8_t)out->p[0] != 0x1F || (uint8_t)out->p[1] != 0x8B) return NULL;
-  Str raw = *out;
-  *out = (Str){0};
-  z_stream z = {.next_in = (Bytef *)raw.p, .avail_in = (uInt)raw.n};
+static Err *inflate_all(const uint8_t *p, size_t n, Str *out) {
+  z_stream z = {.next_in = (Bytef *)(uintptr_t)p, .avail_in = (uInt)n};
   int rc = inflateInit2(&z, 15 + 32);
   char *buf = malloc(1 << 18);
   CHECK(rc == Z_OK && buf, "out of memory");
@@ -36,10 +32,26 @@ static Err *read_maybe_gz(const char *path, Str *out) {
   } while (rc == Z_OK && out->n <= MAX_FILE);
   inflateEnd(&z);
   free(buf);
-  str_free(&raw);
-  if (rc == Z_STREAM_END && out->n <= MAX_FILE) return NULL;
-  str_free(out);
-  return err_new(ERR_FORMAT, "broken or too large gzip data");
+  return rc == Z_STREAM_END && out->n <= MAX_FILE ? NULL : err_new(ERR_FORMAT, "broken or too large gzip data");
+}
+
+/* A file's text: the file itself where it can be mapped; what was read or inflated lies in own. */
+static Err *open_text(const char *path, FileMap *map, Str *own, FileMap *text) {
+  if (os_is_device(path)) {
+    TRY(os_read_file(path, MAX_FILE, own));
+    *text = (FileMap){(const uint8_t *)own->p, own->n};
+  } else {
+    TRY(os_map_file(path, map));
+    if (map->n_bytes > MAX_FILE) return err_new(ERR_LIMIT, "%s: more than %d bytes", path, MAX_FILE);
+    *text = *map;
+  }
+  if (text->n_bytes < 2 || text->p[0] != 0x1F || text->p[1] != 0x8B) return NULL;
+  Str plain = {0};
+  Err *e = err_wrap(inflate_all(text->p, text->n_bytes, &plain), "%s", path);
+  str_free(own);
+  *own = plain;
+  *text = (FileMap){(const uint8_t *)own->p, own->n};
+  return e;
 }
 
 /* tokenizer.json: normalizers and pre-tokenizers. */
@@ -284,14 +296,17 @@ static int byte_spelled(const char *p, size_t n) {
   return end == p + 5 && b >= 0 && b <= 255 ? (int)b : -1;
 }
 
-/* p[n] lives as long as v. */
-static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, float score) {
+/* p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
+static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, float score, char *room) {
   if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
   Tok *t = &v->tok[id];
   *t = (Tok){.text = p, .n_text = (uint32_t)n, .score = score == score ? score : 0, .rank = (uint32_t)id, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
   t->piece = t->text;
   t->n_piece = t->n_text;
-  if (v->byte_level && !text_bytes_from_level(v->arena, t->text, t->n_text, &t->piece, &t->n_piece)) { t->piece = t->text; t->n_piece = t->n_text; }
+  if (v->byte_level) {
+    t->in_model = text_bytes_from_level(p, n, room, &t->n_piece);
+    if (t->in_model) t->piece = room;
+  }
   if (v->byte_fallback) t->byte = (int16_t)byte_spelled(t->text, t->n_text);
   if (t->byte >= 0) { t->type = TEXT_TOKEN_BYTE; t->in_model = false; }
   return NULL;
@@ -317,8 +332,8 @@ static Err *read_score(JsonWalk *w, int at, Entry *e) {
 static Err *read_vocab(Load *l, Val late) {
   char bracket = text_json_late(&late);
   JsonWalk w = text_json_walk(l->tmp, late);
-  Entry *entry = NULL;
-  int n = 0, cap = 0;
+  int n = 0, cap = (int)MIN(text_json_late_n(late), (int64_t)MAX_TOKENS);
+  Entry *entry = ARENA_ARRAY(l->tmp, Entry, (size_t)cap);
   TRY(text_json_enter(&w, bracket));
   for (bool first = true, more;;) {
     Entry e = {0};
@@ -344,53 +359,63 @@ static Err *read_vocab(Load *l, Val late) {
 static Err *load_vocab(Load *l) {
   size_t n = 0;
   for (int i = 0; i < l->n_entries; i++) n += l->entry[i].n + 1;
-  char *pool = arena_alloc(l->v->arena, n + 1);
+  char *pool = arena_alloc(l->v->arena, n + 1), *room = arena_alloc(l->v->arena, l->v->byte_level ? n + 1 : 1);
+  l->v->leveled = l->v->byte_level;
   for (int i = 0; i < l->n_entries; i++) {
     const Entry *e = &l->entry[i];
     if (e->n > UINT32_MAX / 4) return err_new(ERR_FORMAT, "vocab: entry %d has %zu bytes", i, e->n);
     memcpy(pool, e->p, e->n);
-    TRY(set_token(l->v, e->id, pool, e->n, e->score));
+    TRY(set_token(l->v, e->id, pool, e->n, e->score, room));
     pool += e->n + 1;
+    if (l->v->byte_level) room += e->n + 1;
   }
   return NULL;
 }
 
-static Err *load_merge(Load *l, JsonWalk *w, int at) {
+/* "left right" or ["left", "right"] */
+static Err *read_merge(JsonWalk *w, int at, MergeText *out) {
   const char *p, *q;
   size_t n, m;
   if (w->p < w->end && *w->p == '"') {
     TRY(text_json_string(w, &p, &n));
     const char *sp = n > 1 ? memchr(p + 1, ' ', n - 1) : NULL;
     if (!sp) return err_new(ERR_FORMAT, "entry %d, expected two parts", at);
-    size_t nl = (size_t)(sp - p);
-    return text_vocab_merge_add(l->v, p, nl, sp + 1, n - nl - 1, (uint32_t)at);
+    q = sp + 1;
+    m = n - (size_t)(q - p);
+    n = (size_t)(sp - p);
+  } else {
+    bool first = true, one, two, three = true;
+    TRY(text_json_enter(w, '['));
+    TRY(text_json_next(w, '[', &first, &one));
+    if (one) TRY(text_json_string(w, &p, &n));
+    two = one;
+    if (one) TRY(text_json_next(w, '[', &first, &two));
+    if (two) {
+      TRY(text_json_string(w, &q, &m));
+      TRY(text_json_next(w, '[', &first, &three));
+    }
+    if (three) return err_new(ERR_FORMAT, "entry %d, expected two parts", at);
   }
-  bool first = true, one, two, three = true;
-  TRY(text_json_enter(w, '['));
-  TRY(text_json_next(w, '[', &first, &one));
-  if (one) TRY(text_json_string(w, &p, &n));
-  two = one;
-  if (one) TRY(text_json_next(w, '[', &first, &two));
-  if (two) {
-    TRY(text_json_string(w, &q, &m));
-    TRY(text_json_next(w, '[', &first, &three));
-  }
-  if (three) return err_new(ERR_FORMAT, "entry %d, expected two parts", at);
-  return text_vocab_merge_add(l->v, p, n, q, m, (uint32_t)at);
+  if (n + m > UINT32_MAX / 4) return err_new(ERR_FORMAT, "entry %d has %zu bytes", at, n + m);
+  *out = (MergeText){p, q, (uint32_t)n, (uint32_t)m, (uint32_t)at};
+  return NULL;
 }
 
 static Err *load_merges(Load *l, Val *merges) {
   if (text_json_late(merges) != '[') return err_new(ERR_FORMAT, "model: no list 'merges'");
-  TRY(text_vocab_index_text(l->v));
-  text_vocab_merges_reserve(l->v, l->v->n_tokens);
+  text_vocab_index_text(l->v);
+  text_vocab_merges_reserve(l->v, (int)MIN(text_json_late_n(*merges), (int64_t)MAX_MERGES));
   JsonWalk w = text_json_walk(l->tmp, *merges);
+  MergeText batch[BATCH];
   TRY(text_json_enter(&w, '['));
-  bool first = true, more;
-  for (int i = 0;; i++) {
+  bool first = true, more = true;
+  for (int i = 0, n = 0; more; i++) {
     TRY(text_json_next(&w, '[', &first, &more));
-    if (!more) return NULL;
-    TRY(err_wrap(load_merge(l, &w, i), "merges"));
+    if (i >= MAX_MERGES) return err_new(ERR_LIMIT, "more than %d merges", MAX_MERGES);
+    if (more) TRY(err_wrap(read_merge(&w, i, &batch[n++]), "merges"));
+    if (n == BATCH || !more) text_vocab_merges_add(l->v, batch, n), n = 0;
   }
+  return NULL;
 }
 
 static Err *load_added(Load *l, Val *added) {
@@ -402,8 +427,10 @@ static Err *load_added(Load *l, Val *added) {
     int64_t id = int_of(x, "id", -1);
     if (!text || text->kind != V_STR || id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "added_tokens: entry %d without content or a good id", i);
     if (!v->tok[id].in_model && v->tok[id].byte < 0) {
-      TRY(set_token(v, id, arena_dup_n(v->arena, text->u.s->p, text->u.s->n), text->u.s->n, 0));
+      size_t len = text->u.s->n;
+      TRY(set_token(v, id, arena_dup_n(v->arena, text->u.s->p, len), len, 0, arena_alloc(v->arena, len)));
       v->tok[id].in_model = false;
+      if (v->by_text.slot) text_vocab_index_more(v, (int32_t)id);
     }
     bool special = flag_of(x, "special", false);
     v->tok[id].type = special ? TEXT_TOKEN_CONTROL : TEXT_TOKEN_USER;
@@ -413,11 +440,13 @@ static Err *load_added(Load *l, Val *added) {
   return NULL;
 }
 
+static int64_t after(int64_t id) { return MIN(id, (int64_t)MAX_TOKENS) + 1; } /* a file's number may be any */
+
 /* Ids may have gaps, but a small file does not ask for a large vocabulary. */
 static Err *count_tokens(const Load *l, Val *added, int *out) {
   int64_t n = 0, n_added = added && added->kind == V_LIST ? added->u.l->n : 0;
-  for (int i = 0; i < l->n_entries; i++) n = MAX(n, l->entry[i].id + 1);
-  for (int i = 0; i < n_added; i++) n = MAX(n, int_of(added->u.l->items[i], "id", -1) + 1);
+  for (int i = 0; i < l->n_entries; i++) n = MAX(n, after(l->entry[i].id));
+  for (int i = 0; i < n_added; i++) n = MAX(n, after(int_of(added->u.l->items[i], "id", -1)));
   int64_t most = MIN((int64_t)MAX_TOKENS, 8 * (l->n_entries + n_added) + 65536);
   if (n <= 0 || n > most) return err_new(ERR_LIMIT, "%lld tokens by their highest id, expected 1 to %lld", (long long)n, (long long)most);
   *out = (int)n;
@@ -447,7 +476,7 @@ static Err *load_model(Load *l, Val root, Val model) {
     v->max_word_chars = (int)MIN(MAX(int_of(model, "max_input_chars_per_word", 100), 1), 100000);
   }
   TRY(load_added(l, val_get(root, "added_tokens")));
-  if (!v->by_text.slot) TRY(text_vocab_index_text(v));
+  if (!v->by_text.slot) text_vocab_index_text(v);
   if (unigram) v->unk = (int)int_of(model, "unk_id", -1);
   else if (unk && unk->kind == V_STR) v->unk = text_vocab_find(v, unk->u.s->p, unk->u.s->n);
   if (v->unk < -1 || v->unk >= v->n_tokens) return err_new(ERR_FORMAT, "unk_id %d, expected below %d", v->unk, v->n_tokens);
@@ -469,7 +498,6 @@ static Err *load_parts(Load *l, Val root, Val model) {
   v->n_pre = l->pre.n;
   if (v->n_pre > MAX_PRE_STEPS) return err_new(ERR_LIMIT, "pre_tokenizer: %d steps, at most %d", v->n_pre, MAX_PRE_STEPS);
   TRY(load_model(l, root, model));
-  if (v->byte_level && v->by_text.slot) v->by_text.slot = NULL; /* added tokens came after the index */
   return text_vocab_finish(v);
 }
 
@@ -552,8 +580,8 @@ static Err *spm_piece(Arena *a, Pb b, Pieces3 *s) {
   return NULL;
 }
 
-static Err *open_spm(Arena *tmp, const Str *text, TextVocab **out) {
-  Pb b = {(const uint8_t *)text->p, (const uint8_t *)text->p + text->n}, sub;
+static Err *open_spm(Arena *tmp, const char *text, size_t n_text, TextVocab **out) {
+  Pb b = {(const uint8_t *)text, (const uint8_t *)text + n_text}, sub;
   PbField f;
   Pieces3 s = {0};
   int kind = 1;
@@ -666,19 +694,32 @@ static const char *tiktoken_rule(const char *path) {
   return "llama3";
 }
 
-static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const Str *text) {
+static bool rank_of(const char *p, const char *end, int64_t *out) {
+  int64_t n = 0;
+  while (end > p && (end[-1] == '\r' || end[-1] == ' ')) end--;
+  while (p < end && *p == ' ') p++;
+  if (p == end || end - p > 12) return false;
+  for (; p < end; p++) {
+    if (*p < '0' || *p > '9') return false;
+    n = n * 10 + (*p - '0');
+  }
+  *out = n;
+  return true;
+}
+
+static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char *text, size_t n_text) {
   v->byte_level = v->by_rank = true;
   TRY(text_split_rule(v, tiktoken_rule(path)));
   v->ignore_merges = true;
   v->added = ARENA_NEW(v->arena, Added);
   int line = 0;
-  for (const char *p = text->p, *end = p + text->n; p < end; line++) {
+  for (const char *p = text, *end = p + n_text; p < end; line++) {
     const char *nl = memchr(p, '\n', (size_t)(end - p)), *stop = nl ? nl : end, *sp = memchr(p, ' ', (size_t)(stop - p));
     uint8_t *b;
     size_t n;
     if (stop > p) {
-      if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
-      int64_t id = strtoll(sp, NULL, 10);
+      int64_t id;
+      if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n) || !rank_of(sp, stop, &id)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
       TRY(rank_token(v, id, b, n, (uint32_t)id));
     }
     p = stop + 1;
@@ -686,12 +727,12 @@ static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const Str 
   return text_vocab_finish(v);
 }
 
-static Err *open_tiktoken(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+static Err *open_tiktoken(Arena *tmp, const char *path, const char *text, size_t n_text, TextVocab **out) {
   int n = 1;
-  for (size_t i = 0; i < text->n; i++) n += text->p[i] == '\n';
+  for (size_t i = 0; i < n_text; i++) n += text[i] == '\n';
   if (n > MAX_TOKENS) return err_new(ERR_LIMIT, "%d lines", n);
   TextVocab *v = text_vocab_alloc(n);
-  Err *e = fill_tiktoken(v, tmp, path, text);
+  Err *e = fill_tiktoken(v, tmp, path, text, n_text);
   if (e) { text_vocab_free(v); return e; }
   *out = v;
   return NULL;
@@ -730,28 +771,30 @@ static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
 }
 
 /* The whole of a file's text, whichever of the four it is. */
-Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out) {
+Err *text_vocab_read(Arena *tmp, const char *path, const char *text, size_t n, TextVocab **out) {
   size_t at = 0;
-  while (at < text->n && strchr(" \t\r\n", text->p[at]) && text->p[at]) at++;
-  if (at < text->n && text->p[at] == '{') {
+  while (at < n && strchr(" \t\r\n", text[at]) && text[at]) at++;
+  if (at < n && text[at] == '{') {
     Val root;
-    TRY(text_json_parse_late(tmp, text->p, text->n, &root));
+    TRY(text_json_parse_late(tmp, text, n, &root));
     return val_get(root, "config") && val_get(root, "vocab") ? open_tekken(tmp, root, out) : open_json(tmp, root, out);
   }
-  if (at < text->n && base64_digit(text->p[at]) >= 0) return open_tiktoken(tmp, path, text, out);
-  if (text->n) return open_spm(tmp, text, out);
+  if (at < n && base64_digit(text[at]) >= 0) return open_tiktoken(tmp, path, text, n, out);
+  if (n) return open_spm(tmp, text, n, out);
   return err_new(ERR_FORMAT, "empty file");
 }
 
 Err *text_vocab_open(const char *path, TextVocab **out) {
   Arena *tmp = arena_new("tokenizer file");
-  Str text = {0};
+  FileMap map = {0}, text = {0};
+  Str own = {0};
   TextVocab *v = NULL;
   Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
-  if (!e) e = read_maybe_gz(path, &text);
-  if (!e) e = err_wrap(text_vocab_read(tmp, path, &text, &v), "%s", path);
+  if (!e) e = open_text(path, &map, &own, &text);
+  if (!e) e = err_wrap(text_vocab_read(tmp, path, text.p ? (const char *)text.p : "", text.n_bytes, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
-  str_free(&text);
+  str_free(&own);
+  os_unmap_file(&map);
   arena_free(tmp);
   if (e) return e;
   *out = v;

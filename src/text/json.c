@@ -11,7 +11,9 @@ typedef JsonWalk Reader;
 
 static Err *bad(const Reader *r, const char *what) { return err_new(ERR_SYNTAX, "JSON: %s at byte %zu", what, (size_t)(r->p - r->start)); }
 
+/* Indented files are mostly spaces. */
 static void skip(Reader *r) {
+  for (uint64_t w; r->end - r->p >= 8 && (memcpy(&w, r->p, 8), w == 0x2020202020202020u);) r->p += 8;
   while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
 }
 
@@ -117,6 +119,12 @@ static Err *number(Reader *r, Val *out) {
     str_free(&t);
     return NULL;
   }
+  if (int_end - d < 18) {
+    int64_t i = 0;
+    for (; d < int_end; d++) i = i * 10 + (*d - '0');
+    *out = (Val){.kind = V_INT, .u.i = neg ? -i : i};
+    return NULL;
+  }
   if (int_end - d > 38) return bad(r, "integer of more than 38 digits");
   Int128 v = 0;
   for (; d < int_end; d++) v = v * 10 + (*d - '0');
@@ -165,26 +173,36 @@ Err *text_json_key(JsonWalk *w, const char **p, size_t *n) {
   return NULL;
 }
 
-/* Past a list or an object, looking at strings and brackets only. */
+/* Past a list or an object, looking at strings and brackets only. Commas between its items are counted. */
 static Err *pass_over(Reader *r, Val *out) {
-  const char *from = r->p;
+  const char *from = r->p, *p = from, *end = r->end;
   int depth = 0;
+  int64_t n = 1;
   do {
-    if (r->p >= r->end) return bad(r, "text without end");
-    char c = *r->p++;
-    if (c == '{' || c == '[') depth++;
-    else if (c == '}' || c == ']') depth--;
-    else if (c == '"') {
-      while (r->p < r->end && *r->p != '"') r->p += *r->p == '\\' ? 2 : 1;
-      if (r->p >= r->end) return bad(r, "string without end");
-      r->p++;
+    for (uint64_t w; end - p >= 8 && (memcpy(&w, p, 8), w == 0x2020202020202020u);) p += 8;
+    if (p >= end) { r->p = p; return bad(r, "text without end"); }
+    char c = *p++;
+    if (c == '"') {
+      while (p < end && *p != '"') p += *p == '\\' ? 2 : 1;
+      if (p >= end) { r->p = end; return bad(r, "string without end"); }
+      p++;
+    } else if (c == '{' || c == '[') {
+      depth++;
+    } else if (c == '}' || c == ']') {
+      depth--;
+    } else {
+      n += c == ',' && depth == 1;
     }
   } while (depth);
-  *out = val_str_view(r->a, from, (size_t)(r->p - from));
-  ((VStr *)(uintptr_t)out->u.s)->bytes = true;
+  r->p = p;
+  *out = val_str_view(r->a, from, (size_t)(p - from));
+  VStr *s = (VStr *)(uintptr_t)out->u.s;
+  s->bytes = true;
+  s->n_chars = n;
   return NULL;
 }
 
+int64_t text_json_late_n(Val late) { return late.u.s->n_chars; }
 char text_json_late(const Val *v) { return v && v->kind == V_STR && v->u.s->bytes ? v->u.s->p[0] : 0; }
 JsonWalk text_json_walk(Arena *a, Val late) { return (JsonWalk){.a = a, .p = late.u.s->p, .end = late.u.s->p + late.u.s->n, .start = late.u.s->p}; }
 

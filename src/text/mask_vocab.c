@@ -126,6 +126,12 @@ static void token_bytes(const TextVocab *v, const Tok *t, Str *out) {
     }
 }
 
+void text_vocab_bytes(const TextVocab *v, int32_t id, Str *out) {
+  const Tok *t = id >= 0 && id < v->n_tokens ? &v->tok[id] : NULL;
+  if (t && (t->special || t->type == TEXT_TOKEN_UNUSED)) str_add_n(out, t->text, t->n_text);
+  else if (t) token_bytes(v, t, out);
+}
+
 Err *grammar_vocab_new(const TextVocab *v, GrammarVocab **out) { return grammar_vocab_new_with(v, NULL, NULL, out); }
 
 Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const char *spelling, size_t n), void *ctx, GrammarVocab **out) {
@@ -139,8 +145,9 @@ Err *grammar_vocab_new_with(const TextVocab *v, bool (*keeps)(void *ctx, const c
   for (size_t i = 0; i < n; i++) {
     at[i] = all.n;
     const Tok *t = &v->tok[i];
-    if (t->special && keeps && keeps(ctx, t->text, t->n_text)) str_add_n(&all, t->text, t->n_text);
+    if (t->special && keeps && keeps(ctx, t->text, t->n_text)) str_add_c(&all, (char)GR_SPECIAL), str_add_n(&all, t->text, t->n_text);
     else token_bytes(v, t, &all);
+    if (keeps && !t->special && all.n > at[i] && memchr(all.p + at[i], GR_SPECIAL, all.n - at[i])) all.n = at[i]; /* the lone byte is no text */
     len[i] = (uint32_t)(all.n - at[i]);
   }
   for (size_t i = 0; i < n; i++) p[i] = len[i] ? (const uint8_t *)all.p + at[i] : NULL;

@@ -7,10 +7,11 @@
 void text_chat_write_calls(const TextChat *c, json_t *messages);
 /* For templates that show no tools: a system text with their definitions and the form of a call. */
 void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messages);
+/* One call, the index-th of its message, in a pattern's words; its arguments are an object. */
+typedef struct ToolPattern ToolPattern;
+void text_chat_write_call(Str *out, const ToolPattern *p, const json_t *call, int index);
 /* A request's special tokens: the chat's, or empty ones, so that templates that add them to texts render. A new reference. */
 json_t *text_chat_special_tokens(const TextChat *c);
-/* A conversation of one call of qzwordfn with qzwordkey: "qzwordvalue", in the form the chat takes, and its result. */
-json_t *text_chat_probe(const TextChat *c);
-/* The offered tool that the probe calls. A new reference. */
+/* An offered tool, qzwordfn, for conversations that show a template's ways. A new reference. */
 json_t *text_chat_probe_tools(void);
 #endif

@@ -45,8 +45,6 @@ static json_t *call_conversation(bool null_content, bool text_arguments) {
   return json_pack("[o, o, o]", text_message("user", "a"), assistant, tool);
 }
 
-json_t *text_chat_probe(const TextChat *c) { return call_conversation(c->wants_null_content, c->wants_text_arguments); }
-
 static void find_calls(TextChat *c) {
   static const char *const words[] = {WORD "key", WORD "value", NULL}, *const result[] = {WORD "result", NULL};
   for (int form = 0; form < 4 && !c->shows_calls; form++) {
@@ -132,21 +130,43 @@ static void write_python(Str *out, const char *name, const json_t *args) {
   str_add(out, ")]");
 }
 
+/* {key:<|"|>text<|"|>,key:1}: for values that have no other writing it is JSON's. */
+static void write_braces(Str *out, const json_t *v) {
+  const char *key, *sep = "";
+  json_t *item;
+  size_t i;
+  bool is_list = json_is_array(v);
+  if (json_is_string(v)) str_addf(out, "<|\"|>%s<|\"|>", json_string_value(v));
+  else if (!is_list && !json_is_object(v)) write_json(out, v);
+  else {
+    str_add_c(out, is_list ? '[' : '{');
+    if (is_list) json_array_foreach(v, i, item) str_add(out, sep), write_braces(out, item), sep = ",";
+    else json_object_foreach((json_t *)v, key, item) str_addf(out, "%s%s:", sep, key), write_braces(out, item), sep = ",";
+    str_add_c(out, is_list ? ']' : '}');
+  }
+}
+
 static void write_value(Str *out, const json_t *v) {
   if (json_is_string(v)) str_add_n(out, json_string_value(v), json_string_length(v));
   else write_json(out, v);
 }
 
-static void write_part(Str *out, const ToolPart *p, const json_t *call, const char *key, const json_t *v) {
+static void write_part(Str *out, const ToolPart *p, const json_t *call, int index, const char *key, const json_t *v) {
   const json_t *f = json_object_get(call, "function"), *args = json_object_get(f, "arguments");
   const char *name = json_string_value(json_object_get(f, "name")), *id = json_string_value(json_object_get(call, "id"));
-  if (p->kind == TOOL_LITERAL) str_add_n(out, p->text, (size_t)p->n);
+  if (p->kind == TOOL_LITERAL || p->kind == TOOL_WRITTEN) str_add_n(out, p->text, (size_t)p->n);
   switch (p->what) {
     case 'n': str_add(out, name); return;
-    case 'f':
+    case 'f': /* an id of another kind would leave the name out */
+      if (id && strstr(id, name)) str_add(out, id);
+      else str_addf(out, "functions.%s:%d", name, index);
+      return;
     case 'i': str_add(out, id); return;
-    case 'a':
-    case 'g': write_value(out, args); return;
+    case 'a': write_value(out, args); return;
+    case 'g':
+      if (json_is_string(args)) write_value(out, args);
+      else write_braces(out, args);
+      return;
     case 'o': str_addf(out, "[{\"name\": \"%s\", \"arguments\": ", name); write_value(out, args); str_add(out, "}]"); return;
     case 'p': write_python(out, name, args); return;
     case 'k': str_add(out, key); return;
@@ -157,17 +177,17 @@ static void write_part(Str *out, const ToolPart *p, const json_t *call, const ch
   }
 }
 
-static void write_call(Str *out, const ToolPattern *p, const json_t *call) {
+void text_chat_write_call(Str *out, const ToolPattern *p, const json_t *call, int index) {
   const json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
   for (int i = 0; i < p->n_parts; i++) {
     const char *key;
     json_t *v;
     if (p->part[i].kind != TOOL_LOOP) {
-      write_part(out, &p->part[i], call, "", NULL);
+      write_part(out, &p->part[i], call, index, "", NULL);
       continue;
     }
     json_object_foreach((json_t *)args, key, v)
-      for (int k = i + 1; k < p->part[i].to; k++) write_part(out, &p->part[k], call, key, v);
+      for (int k = i + 1; k < p->part[i].to; k++) write_part(out, &p->part[k], call, index, key, v);
     i = p->part[i].to - 1;
   }
 }
@@ -184,7 +204,7 @@ void text_chat_write_calls(const TextChat *c, json_t *messages) {
     if (json_is_string(content)) str_add_n(&text, json_string_value(content), json_string_length(content));
     json_array_foreach(calls, k, call) {
       if (text.n) str_add_c(&text, '\n');
-      write_call(&text, &pattern, call);
+      text_chat_write_call(&text, &pattern, call, (int)k);
     }
     json_object_set_new(m, "content", json_stringn(text.p, text.n));
     json_object_del(m, "tool_calls");
@@ -206,7 +226,7 @@ void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messa
   }
   str_add(&text, "</tools>\n\nTo call a function, write exactly this, with its name and its parameters, once for each call:\n");
   tool_pattern_compile(c->syntax->pattern[0], &pattern);
-  write_call(&text, &pattern, sample);
+  text_chat_write_call(&text, &pattern, sample, 0);
   json_t *content = json_stringn(text.p, text.n);
   if (is_system) json_object_set_new(first, "content", content);
   else json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", content));

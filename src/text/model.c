@@ -78,22 +78,6 @@ static uint64_t heap_pop(ModelScratch *s) {
   return top;
 }
 
-MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right) {
-  MergeTo none = {0, -1};
-  if (v->by_rank) {
-    int id = n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
-    return id < 0 ? none : (MergeTo){v->tok[id].rank, id};
-  }
-  const MergeMap *m = &v->merges;
-  if (left < 0 || right < 0 || !m->slot) return none;
-  uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  uint64_t h = key * 0x9E3779B97F4A7C15u;
-  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
-  if (!(m->maybe[bit / 64] >> (bit % 64) & 1)) return none;
-  while (m->slot[i].to.id >= 0 && m->slot[i].key != key) i = (i + 1) & m->mask;
-  return m->slot[i].to;
-}
-
 /* The pair that begins at symbol i, and whether it may merge. */
 static bool long_pair(const TextVocab *v, ModelScratch *s, const char *p, size_t n, int32_t i) {
   Sym *a = &s->sym[i];
@@ -113,7 +97,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
   for (size_t at = 0; at < n; m++) {
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
-    int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k);
+    int32_t id = v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_piece_find(v, p + at, k);
     s->sym[m] = (Sym){.id = id, .prev = (int32_t)m - 1, .next = at + k < n ? (int32_t)m + 1 : -1, .off = (uint32_t)at, .pair = {0, -1}};
     at += k;
   }
@@ -121,7 +105,7 @@ static size_t first_symbols(const TextVocab *v, ModelScratch *s, const char *p, 
 }
 
 /* A symbol that is no token: its bytes where all of them are tokens, else the unknown token, one for neighbours if fuse_unk. */
-static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last_unk, TextIds *out) {
+static void emit_unknown(const TextVocab *v, const char *p, size_t n, const char *end, bool *last_unk, TextIds *out) {
   bool bytes = v->byte_fallback;
   for (size_t i = 0; i < n && bytes; i++) bytes = v->byte_id[(uint8_t)p[i]] >= 0;
   if (bytes) {
@@ -129,14 +113,16 @@ static void emit_unknown(const TextVocab *v, const char *p, size_t n, bool *last
     *last_unk = false;
     return;
   }
-  uint8_t b = (uint8_t)p[0];
-  if (v->byte_level && v->unk < 0 && (b == 0xC0 || b == 0xC1 || b >= 0xF5)) { /* a byte no UTF-8 text holds, so the vocabulary may lack it */
+  bool none = v->unk < 0 || (v->byte_level && v->tok[v->unk].special); /* there an unknown token is a control token of another use */
+  int32_t cp = 0;
+  if (none && (uint8_t)p[0] >= 0xC0) text_utf8_next(p, end, &cp);
+  if (v->byte_level && cp < 0) { /* the byte begins no character, so no text has taught the vocabulary to have it */
     static const uint8_t replacement[] = {0xEF, 0xBF, 0xBD};
     for (size_t i = 0; i < sizeof replacement; i++)
       if (v->byte_id[replacement[i]] >= 0) text_ids_add(out, v->byte_id[replacement[i]]);
   }
-  if (v->unk >= 0 && !(*last_unk && v->fuse_unk)) text_ids_add(out, v->unk);
-  *last_unk = v->unk >= 0;
+  if (!none && !(*last_unk && v->fuse_unk)) text_ids_add(out, v->unk);
+  *last_unk = !none;
 }
 
 /* The pair that begins at a symbol; a symbol's bytes go on to the next one's. */
@@ -155,7 +141,7 @@ static size_t small_symbols(const TextVocab *v, const char *p, size_t n, Small *
     for (size_t at = 0, k; at < n; at += k, m++) {
       int32_t cp;
       k = (size_t)text_utf8_next(p + at, p + n, &cp);
-      x[m] = (Small){.id = text_map_find(v, &v->by_piece, true, p + at, k), .off = (uint32_t)at, .pair = {0, -1}};
+      x[m] = (Small){.id = text_piece_find(v, p + at, k), .off = (uint32_t)at, .pair = {0, -1}};
     }
   x[m] = x[m + 1] = (Small){.off = (uint32_t)n, .pair = {0, -1}};
   for (size_t i = 0; !v->byte_level && i + 1 < m; i++) small_pair(v, p, &x[i]);
@@ -179,7 +165,7 @@ static void bpe_small(const TextVocab *v, const char *p, size_t n, TextIds *out)
   }
   bool last_unk = false;
   for (size_t i = 0; i < m; i++) {
-    if (x[i].id < 0) { emit_unknown(v, p + x[i].off, x[i + 1].off - x[i].off, &last_unk, out); continue; }
+    if (x[i].id < 0) { emit_unknown(v, p + x[i].off, x[i + 1].off - x[i].off, p + n, &last_unk, out); continue; }
     text_ids_add(out, x[i].id);
     last_unk = false;
   }
@@ -208,14 +194,14 @@ static void bpe_long(const TextVocab *v, ModelScratch *s, const char *p, size_t 
   bool last_unk = false;
   for (int32_t i = m ? 0 : -1; i >= 0; i = s->sym[i].next) {
     const Sym *y = &s->sym[i];
-    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, &last_unk, out); continue; }
+    if (y->id < 0) { emit_unknown(v, p + y->off, (y->next < 0 ? n : s->sym[y->next].off) - y->off, p + n, &last_unk, out); continue; }
     text_ids_add(out, y->id);
     last_unk = false;
   }
 }
 
 static void bpe(const TextVocab *v, ModelScratch *s, const char *p, size_t n, TextIds *out) {
-  int id = v->ignore_merges && n <= v->max_piece ? text_map_find(v, &v->by_piece, true, p, n) : -1;
+  int id = v->ignore_merges && n <= v->max_piece ? text_piece_find(v, p, n) : -1;
   if (id >= 0 && !(s->plain && v->tok[id].special)) text_ids_add(out, id);
   else if (n <= SMALL) bpe_small(v, p, n, out);
   else bpe_long(v, s, p, n, out);
@@ -253,7 +239,7 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
   for (size_t i = m; i-- > 0;) {
     const Best *x = &s->node[s->path[i]];
     if (x->id >= 0) { text_ids_add(out, x->id); last_unk = false; }
-    else emit_unknown(v, p + x->from, (size_t)(s->path[i] - x->from), &last_unk, out);
+    else emit_unknown(v, p + x->from, (size_t)(s->path[i] - x->from), p + n, &last_unk, out);
   }
 }
 

@@ -110,6 +110,7 @@ Err *text_json_parse(Arena *a, const char *p, size_t n, Val *out);
 typedef struct JsonWalk { Arena *a; const char *p, *end, *start; int depth; bool late; } JsonWalk;
 Err *text_json_parse_late(Arena *a, const char *p, size_t n, Val *out);
 char text_json_late(const Val *v);                                /* the bracket, or 0: v is NULL or has been read */
+int64_t text_json_late_n(Val late);                               /* at least as many items as there are */
 JsonWalk text_json_walk(Arena *a, Val late);                      /* stands before the bracket */
 Err *text_json_enter(JsonWalk *w, char bracket);                  /* takes '[' or '{' */
 Err *text_json_next(JsonWalk *w, char bracket, bool *first, bool *more); /* before each item, first true: takes the comma, or the end (more false) */
@@ -127,11 +128,21 @@ typedef struct Tok {
   bool special, in_model;
   int16_t byte;            /* value of a byte token, else -1 */
 } Tok;
-typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes and its length; id -1: free */
+/* Tables are zeroed memory, so making one costs no pass over it. */
+typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes; its length and NOT_MODEL; n 0: free */
 typedef struct IdMap { IdSlot *slot; uint32_t mask; } IdMap;      /* text or piece to id */
+enum { NOT_MODEL = 1 << 30 };                                     /* a token that the model never makes */
 typedef struct MergeTo { uint32_t rank; int32_t id; } MergeTo;    /* id -1: no merge */
-typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id */
-typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge */
+typedef struct MergeSlot { uint64_t key; MergeTo to; } MergeSlot;  /* key: left id, right id, and 1 more; 0: free */
+typedef struct MergeMap { MergeSlot *slot; uint32_t mask, n; uint64_t *maybe; uint32_t maybe_mask; int32_t last; } MergeMap; /* maybe: a bit a hash, clear where there is surely no merge; last: what the last one made */
+static inline bool text_merge_at(const MergeMap *m, uint32_t i, int32_t *left, int32_t *right) { /* is there one in slot i, and of which? */
+  uint64_t pair = m->slot[i].key - 1;
+  *left = (int32_t)(pair >> 32);
+  *right = (int32_t)(uint32_t)pair;
+  return m->slot[i].key;
+}
+typedef struct MergeText { const char *left, *right; uint32_t n_left, n_right, rank; } MergeText;
+enum { BATCH = 32 };                                              /* questions that are put to a table together, so that memory is waited for once */
 typedef struct TrieUnit { uint32_t base, check; int32_t value; } TrieUnit;
 typedef struct Trie { TrieUnit *unit; bool first[256]; } Trie;    /* unit NULL: no keys; first: bytes that keys begin with */
 typedef struct TrieKey { const char *p; uint32_t n; int32_t value; } TrieKey;
@@ -166,7 +177,12 @@ struct TextVocab {
   Arena *arena;
   int n_tokens;
   Tok *tok;
-  IdMap by_text, by_piece;           /* by_piece: tokens of the model only */
+  Pages pages[6];                    /* tables that are too large for the arena */
+  int n_pages;
+  bool alike;                        /* two tokens are spelled alike */
+  IdMap by_text;                     /* spelled in the file; the pieces too, where pieces are the spellings */
+  IdMap by_piece;                    /* tokens of the model by their bytes, where they are spelled otherwise and asked for */
+  bool leveled;                      /* spelled in GPT-2's printable bytes */
   ModelKind model;
   bool byte_level, byte_fallback, fuse_unk, ignore_merges, by_rank; /* by_rank: a merge is any pair whose join is a token */
   uint32_t max_piece;                /* bytes */
@@ -196,12 +212,13 @@ struct TextVocab {
 };
 TextVocab *text_vocab_alloc(int n_tokens);
 Err *text_vocab_finish(TextVocab *v);                             /* maps, added-token tries; call once everything is filled */
-Err *text_vocab_index_text(TextVocab *v);                         /* by_text only */
-Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank);
-void text_vocab_merges_reserve(TextVocab *v, int n);
-bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out); /* GPT-2's printable bytes back to bytes */
+void text_vocab_index_text(TextVocab *v);                         /* by_text only */
+void text_vocab_index_more(TextVocab *v, int32_t id);             /* a token that came after it */
+void text_vocab_merges_reserve(TextVocab *v, int n);              /* before the first of at most n */
+void text_vocab_merges_add(TextVocab *v, const MergeText *m, int n); /* at most BATCH; the texts are spelled as tokens are */
+bool text_bytes_from_level(const char *p, size_t n, char *out, uint32_t *n_out); /* GPT-2's printable bytes back to at most n bytes */
 uint64_t text_hash(const char *p, size_t n);                      /* of short texts, fast: not kept anywhere, not for untrusted keys alone */
-int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n);
+int text_piece_find(const TextVocab *v, const char *p, size_t n); /* id of the model's token of these bytes, or -1 */
 
 static inline uint32_t text_cut_hash(const char *p, uint32_t n, const char *q, uint32_t m) { /* of up to 3 bytes and 3 more */
   uint64_t k = n << 2 | m;
@@ -219,7 +236,7 @@ static inline uint32_t text_trie_step(const Trie *t, uint32_t node, uint8_t byte
 }
 
 /* hf.c: a vocabulary from a file's text; path says what the text does not (a tiktoken file's split rule). tmp lives during the call only. */
-Err *text_vocab_read(Arena *tmp, const char *path, const Str *text, TextVocab **out);
+Err *text_vocab_read(Arena *tmp, const char *path, const char *text, size_t n, TextVocab **out);
 
 /* model.c: one piece to ids. */
 typedef struct ModelScratch ModelScratch;

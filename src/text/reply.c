@@ -17,7 +17,7 @@
 
 enum { MAX_MARKERS = 24, MAX_SPACE = 4096, MAX_CALLS = 256, AGAIN_FACTOR = 8, AGAIN_FREE = 4096 };
 typedef enum Mode { MODE_CONTENT, MODE_REASON, MODE_CALL } Mode;
-typedef enum Act { ACT_NOISE, ACT_OPEN, ACT_CLOSE, ACT_CALL } Act;
+typedef enum Act { ACT_NOISE, ACT_STRAY, ACT_OPEN, ACT_CLOSE, ACT_CALL } Act;
 typedef struct Marker { const char *text; size_t n; Act act; } Marker;
 typedef struct Markers { int n; Marker m[MAX_MARKERS]; bool first[256]; } Markers;
 
@@ -81,6 +81,14 @@ static void markers_make(TextReply *r) {
   for (int i = 0; r->n_patterns && i < REPLY_MAX_NOISE && r->syntax->noise[i]; i++) {
     marker_add(&r->in_content, r->syntax->noise[i], strlen(r->syntax->noise[i]), ACT_NOISE);
     marker_add(&r->in_reason, r->syntax->noise[i], strlen(r->syntax->noise[i]), ACT_NOISE);
+  }
+  for (int i = 0; i < r->n_patterns; i++) { /* closing ones that nothing opened */
+    const ToolPattern *p = &r->pattern[i];
+    const ToolPart *last = &p->part[p->n_parts - 1];
+    while (last > p->part && (last->kind == TOOL_CERTAIN || last->kind == TOOL_SPACE)) last--;
+    if (last == p->part || last->kind != TOOL_LITERAL || *last->text != '<' || last->text[last->n - 1] != '>') continue;
+    marker_add(&r->in_content, last->text, (size_t)last->n, ACT_STRAY);
+    marker_add(&r->in_reason, last->text, (size_t)last->n, ACT_STRAY);
   }
 }
 
@@ -210,6 +218,10 @@ static void act(TextReply *r, const Marker *m) {
   switch (m->act) {
     case ACT_NOISE:
       if (!r->has_begun || !is_content) forget_space(r);
+      return;
+    case ACT_STRAY: /* beside a call or in front of everything it is no text */
+      if (is_content ? r->has_begun : !r->drops_space) break;
+      forget_space(r);
       return;
     case ACT_OPEN:
       if (r->reason->where == REASON_FIRST && r->has_begun && !r->is_prefix) break;
@@ -444,12 +456,17 @@ void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx) {
   r->ctx = ctx;
   if (r->n_part) feed_char(r, NULL, 0, true);
   r->n_part = 0;
-  for (bool certain = false; r->mode == MODE_CALL;) { /* what is read again may begin a call again; each time it is shorter */
-    for (int i = 0; i < r->n_patterns; i++) certain |= r->is_alive[i] && r->run[i].is_certain;
-    if (certain) {
-      finish_call(r, r->raw.n);
-      certain = false;
-    } else fail_call(r);
+  while (r->mode == MODE_CALL) { /* what is read again may begin a call again; each time it is shorter */
+    bool is_whole = false; /* what is left is the beginning of what closes a call, or of its list */
+    for (int i = 0; i < r->n_patterns && !is_whole; i++) {
+      if (!r->is_alive[i]) continue;
+      is_whole = r->run[i].is_certain || (r->only == i && tool_run_is_between(&r->run[i]));
+      if (is_whole || !tool_run_end(&r->run[i])) continue;
+      take_call(r, &r->run[i]);
+      is_whole = true;
+    }
+    if (is_whole) finish_call(r, 0);
+    else fail_call(r);
     while (r->again_at < r->again.n) step(r, (uint8_t)r->again.p[r->again_at++]);
   }
   Str held = r->held;
@@ -463,6 +480,11 @@ void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx) {
 
 bool text_reply_is_reasoning(const TextReply *r) { return r->mode == MODE_REASON; }
 int text_reply_n_calls(const TextReply *r) { return r->n_calls; }
+
+const char *text_reply_call(const TextReply *r, size_t *n) {
+  *n = r->raw.n;
+  return r->mode == MODE_CALL && r->raw.n ? r->raw.p : NULL;
+}
 
 bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n) {
   const Markers *all[] = {&r->in_content, &r->in_reason};

@@ -60,6 +60,7 @@ void text_reply_feed(TextReply *r, const char *bytes, size_t n, TextOnEvent *on_
 void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx); /* what is still held; nothing may be fed after it */
 bool text_reply_is_reasoning(const TextReply *r);            /* the next byte belongs to a reasoning block, not to a call in it */
 int text_reply_n_calls(const TextReply *r);
+const char *text_reply_call(const TextReply *r, size_t *n);  /* the text of the call that is under way, from its opening on; NULL: none is */
 size_t text_reply_memory(const TextReply *r);                /* bytes it holds on the heap */
 /* A special token spelled so is part of a marker: feed its spelling. Else a special token prints nothing. */
 bool text_reply_has_marker(const TextReply *r, const char *spelling, size_t n);
@@ -131,7 +132,7 @@ Err *text_chat_request(const TextChat *c, TextDialect d, const json_t *body, jso
    none. place names them in errors. Fails: ERR_USAGE. */
 Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out);
 /* ---- structure.c: the form a request asks of its answer ---- */
-/* response_format, text.format, output_config.format, output_format, format, json_schema, guided_json, guided_regex, regex, grammar, guided_grammar.
+/* response_format, text.format, output_config.format, output_format, format, json_schema, guided_json, guided_regex, regex, grammar, guided_grammar, guided_choice, structured_outputs.
    *out: NULL where nothing is asked for. Fails: ERR_USAGE (not understood), and as the grammars do: what is asked for is never passed over. */
 Err *text_request_grammar(const json_t *body, Grammar **out);
 typedef enum TextToolMode { TEXT_TOOLS_AUTO, TEXT_TOOLS_NONE, TEXT_TOOLS_REQUIRED, TEXT_TOOLS_ONE } TextToolMode;
@@ -143,11 +144,11 @@ typedef struct TextCallsOptions {
   const json_t *tools;                       /* as text_tools_normalise gives them; borrowed */
   const char *only;                          /* the one tool that may be called, or NULL */
   bool many;                                 /* more than one call */
+  bool may_answer;                           /* text and calls; else the whole answer is calls, at least one */
   unsigned flags;                            /* of grammar_from_schema, for the arguments */
 } TextCallsOptions;
-/* trigger NULL: the whole answer is calls, at least one. Else: what follows *trigger (in the arena) in a call, for answers that may call.
-   Fails: ERR_UNSUPPORTED (arguments that are no JSON object, calls without a marker), ERR_USAGE (no such tool), and as schemas do. */
-Err *text_chat_calls(Arena *a, const TextChat *c, const TextCallsOptions *o, Grammar **out, const char **trigger);
+/* Fails: ERR_UNSUPPORTED (naming what calls of this template cannot hold), ERR_USAGE (no such tool), and as schemas do. */
+Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out);
 /* The prompt. A conversation the template refuses is tried again in milder forms: late system texts as user texts, then all system texts
    in front of the first user text, then neighbours of one role joined. user: NULL, or whose the bytes are, as text_template_chat_marked says:
    for text_tokenize_marked. Fails: with what the template said of the first form. */

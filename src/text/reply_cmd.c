@@ -35,6 +35,15 @@ static void on_event(void *ctx, const TextEvent *e) {
   }
 }
 
+/* What no model could be asked with says nothing of its replies. */
+static Err *check_template(const char *path, const Str *template) {
+  Arena *a = arena_new("template");
+  TextTemplate *t;
+  Err *e = text_template_parse(a, template->n ? template->p : "", template->n, &t);
+  arena_free(a);
+  return err_wrap(e, "%s", path);
+}
+
 static Err *read_tools(const char *path, json_t **out) {
   json_t *read;
   *out = NULL;
@@ -61,6 +70,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
   json_t *tools = NULL;
   Print p = {.message = o->message};
   Err *e = os_read_file(o->template_path, MAX_INPUT, &template);
+  if (!e) e = check_template(o->template_path, &template);
   if (!e) e = read_tools(o->tools_path, &tools);
   if (!e) e = os_read_all(in, MAX_INPUT, &input);
   if (!e) {

@@ -653,7 +653,11 @@ static Err *compile(Schema *s) {
 }
 
 Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, uint32_t *rule) {
-  Schema s = {.w = *w, .g = g, .flags = flags, .root = schema};
+  return grammar_args_rule(g, w, schema, flags, NULL, rule);
+}
+
+Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule) {
+  Schema s = {.w = *w, .g = g, .flags = flags, .root = schema, .args = args && args->open ? args : NULL, .types = args ? T_OBJ : T_ALL, .values = args ? args->values : GR_VALUES_JSON};
   s.anything = schema_cond(&s, json_true(), COND_SCHEMA, "#", "");
   s.nothing = schema_cond(&s, json_false(), COND_SCHEMA, "#", "");
   Err *e = compile(&s);

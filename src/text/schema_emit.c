@@ -22,7 +22,7 @@ static void ways_call(Schema *s, uint32_t state, const Ways *w) {
 static void fill_spaced(Schema *s, uint32_t state, const Ways *w, bool lines, const Ways *late, GrAct line_act) {
   Grammar *g = s->g;
   uint32_t rule = g->st[state].rule;
-  if (s->flags & GRAMMAR_COMPACT) {
+  if ((s->flags & GRAMMAR_COMPACT) || s->values == GR_VALUES_BRACES) {
     ways_add(s, state, w);
     ways_call(s, state, w);
     return;
@@ -44,7 +44,7 @@ static uint32_t counted_byte(Grammar *g, uint8_t byte, int max) {
   uint32_t r = grammar_rule_new(g, GR_COUNTED, "white space"), q = grammar_state_new(g, r);
   g->rule[r].start = g->rule[r].loop = q;
   g->rule[r].max = max;
-  g->st[q].accept = true;
+  g->st[q].accept = g->st[q].between = true;
   grammar_edge_add(g, q, byte, byte, GR_COUNT, 0, q);
   return r;
 }
@@ -55,15 +55,22 @@ static uint32_t end_state(Grammar *g, uint32_t rule) {
   return q;
 }
 
-static uint32_t word_rule(Grammar *g, const char *word) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, word), q = grammar_state_new(g, r);
-  g->rule[r].start = q;
-  for (const char *p = word; *p; p++) {
-    uint32_t next = grammar_state_new(g, r);
-    grammar_edge_add(g, q, (uint8_t)*p, (uint8_t)*p, GR_PLAIN, 0, next);
-    q = next;
+/* One word, or one of two. */
+static uint32_t word_rule(Grammar *g, const char *word, const char *other) {
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, word), start = grammar_state_new(g, r), end = end_state(g, r);
+  const char *all[] = {word, other};
+  uint32_t first[2] = {0};
+  g->rule[r].start = start;
+  for (int i = 0; i < 2 && all[i]; i++) {
+    uint32_t to = end;
+    for (size_t k = strlen(all[i]); k-- > 1;) {
+      uint32_t q = grammar_state_new(g, r);
+      grammar_edge_add(g, q, (uint8_t)all[i][k], (uint8_t)all[i][k], GR_PLAIN, 0, to);
+      to = q;
+    }
+    first[i] = to;
   }
-  g->st[q].accept = true;
+  for (int i = 0; i < 2 && all[i]; i++) grammar_edge_add(g, start, (uint8_t)*all[i], (uint8_t)*all[i], GR_PLAIN, 0, first[i]);
   return r;
 }
 
@@ -75,19 +82,78 @@ static void common_rules(Schema *s) {
   g->rule[s->ws].start = q;
   grammar_call_add(g, q, spaces, GR_PLAIN, end);
   grammar_call_add(g, q, tabs, GR_PLAIN, end);
-  s->word[0] = word_rule(g, "null");
-  s->word[1] = word_rule(g, "true");
-  s->word[2] = word_rule(g, "false");
+  bool python = s->values == GR_VALUES_PYTHON;
+  s->word[0] = word_rule(g, python ? "None" : "null", s->values == GR_VALUES_BRACES ? "None" : NULL);
+  s->word[1] = word_rule(g, python ? "True" : "true", NULL);
+  s->word[2] = word_rule(g, python ? "False" : "false", NULL);
 }
 
 /* The rule of a set of conditions; its states are made later (schema_emit's loop), so recursion is a loop there. */
 static bool same_set(const CondSet *a, const CondSet *b) { return a->n == b->n && (!a->n || !memcmp(a->c, b->c, sizeof *a->c * (size_t)a->n)); }
-static Err *rule_of(Schema *s, const CondSet *set, uint32_t *out) {
+Err *schema_rule_of(Schema *s, const CondSet *set, unsigned types, uint32_t *out) {
   TRY(grammar_work_spend(&s->w, 1 + s->n_wants / 16));
-  for (int i = 0; i < s->n_wants; i++) if (same_set(&s->want[i].set, set)) { *out = s->want[i].rule; return NULL; }
+  for (int i = 0; i < s->n_wants; i++) if (s->want[i].types == types && same_set(&s->want[i].set, set)) { *out = s->want[i].rule; return NULL; }
   if (s->n_wants == s->cap_wants) s->want = arena_grow(s->w.a, s->want, sizeof *s->want, (size_t)s->n_wants, &s->cap_wants);
   s->want[s->n_wants].set = *set;
+  s->want[s->n_wants].types = types;
   *out = s->want[s->n_wants++].rule = grammar_rule_new(s->g, GR_AUTOMATON, set->n ? set->c[0]->path : "any value");
+  return NULL;
+}
+
+static Err *rule_of(Schema *s, const CondSet *set, uint32_t *out) { return schema_rule_of(s, set, T_ALL, out); }
+
+static Err *number_fill(Schema *s, uint32_t r, const Dfa *d) {
+  Dfa *any;
+  TRY(grammar_num_any(&s->w, &any));
+  const Dfa *use = d ? d : any;
+  uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, use->n);
+  GrEncode e = {.mode = GR_ENC_RAW, .rule = r};
+  TRY(grammar_encode_dfa(s->g, &s->w, use, &e, map));
+  s->g->rule[r].start = map[0];
+  return NULL;
+}
+
+/* How a text begins and ends here, and what stands between: up to two ways. */
+typedef struct Quote { const char *open, *close; int mode; } Quote;
+static int quotes_of(const Schema *s, bool exact, Quote out[2]) {
+  if (s->values == GR_VALUES_BRACES) {
+    out[0] = (Quote){GR_BRACES_QUOTE, GR_BRACES_QUOTE, GR_ENC_RAW};
+    return 1;
+  }
+  bool python = s->values == GR_VALUES_PYTHON;
+  out[0] = (Quote){"\"", "\"", python ? GR_ENC_PYTHON : exact ? GR_ENC_JSON : GR_ENC_JSON_FREE};
+  out[1] = (Quote){"'", "'", GR_ENC_PYTHON_SINGLE};
+  return python ? 2 : 1;
+}
+
+/* A rule of texts: those of the automaton (NULL: any) that this spelling can hold; counted: their symbols are its rounds. */
+static Err *texts_fill(Schema *s, uint32_t r, const Dfa *d, bool exact, GrCounting counted) {
+  Grammar *g = s->g;
+  Quote quote[2];
+  GrFork f = {0};
+  uint32_t start = grammar_state_new(g, r), end = end_state(g, r);
+  Dfa *both;
+  if (!d) d = s->texts ? s->texts : grammar_dfa_any(&s->w);
+  else if (s->texts && counted != GR_ROUND) {
+    TRY(grammar_dfa_and(&s->w, d, s->texts, &both));
+    d = both;
+  }
+  g->rule[r].start = start;
+  for (int i = 0, n = quotes_of(s, exact, quote); i < n; i++) {
+    const Quote *q = &quote[i];
+    uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, d->n), close = grammar_text_to(g, r, q->close + 1, strlen(q->close) - 1, GR_PLAIN, end), special = 0;
+    GrEncode e = {.mode = q->mode, .rule = r, .counted = counted, .close = &close, .n_close = 1, .close_byte = (uint8_t)*q->close};
+    if (q->close[1]) {
+      special = grammar_state_new(g, r);
+      grammar_edge_add(g, special, e.close_byte, e.close_byte, GR_PLAIN, 0, close);
+      e.special = &special;
+    }
+    TRY(grammar_encode_dfa(g, &s->w, d, &e, map));
+    if (counted && !i) g->rule[r].loop = map[0];
+    if (q->open[1]) grammar_fork_text(g, r, &f, q->open, GR_PLAIN, GR_PLAIN, map[0]);
+    else f.e[f.n++] = (GrEdge){(uint8_t)*q->open, (uint8_t)*q->open, GR_PLAIN, map[0], 0};
+  }
+  grammar_fork_put(g, start, &f);
   return NULL;
 }
 
@@ -97,23 +163,8 @@ static Err *leaf_rule(Schema *s, const Dfa *d, int kind, uint32_t *out) {
   for (int i = 0; i < s->n_leaves; i++)
     if (s->leaf[i].kind == kind && (s->leaf[i].dfa == d || (s->leaf[i].dfa && d && grammar_dfa_equal(s->leaf[i].dfa, d)))) { *out = s->leaf[i].rule; return NULL; }
   uint32_t r = grammar_rule_new(g, GR_AUTOMATON, kind == LEAF_STRING ? "string" : "number");
-  const Dfa *use = d;
-  if (!d && kind == LEAF_STRING) use = grammar_dfa_any(&s->w);
-  if (!d && kind == LEAF_NUMBER) {
-    Dfa *any;
-    TRY(grammar_num_any(&s->w, &any));
-    use = any;
-  }
-  uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, use->n), start = 0, end = 0;
-  GrEncode e = {.mode = GR_ENC_RAW, .rule = r};
-  if (kind == LEAF_STRING) {
-    start = grammar_state_new(g, r);
-    end = end_state(g, r);
-    e = (GrEncode){.mode = d ? GR_ENC_JSON : GR_ENC_JSON_FREE, .rule = r, .close = &end, .n_close = 1, .close_byte = '"'};
-  }
-  TRY(grammar_encode_dfa(g, &s->w, use, &e, map));
-  if (kind == LEAF_STRING) grammar_edge_add(g, start, '"', '"', GR_PLAIN, 0, map[0]);
-  g->rule[r].start = kind == LEAF_STRING ? start : map[0];
+  if (kind == LEAF_STRING) TRY(texts_fill(s, r, d, d != NULL, GR_NO_COUNT));
+  else TRY(number_fill(s, r, d));
   if (s->n_leaves == s->cap_leaves) s->leaf = arena_grow(s->w.a, s->leaf, sizeof *s->leaf, (size_t)s->n_leaves, &s->cap_leaves);
   s->leaf[s->n_leaves].dfa = d;
   s->leaf[s->n_leaves].kind = kind;
@@ -121,25 +172,21 @@ static Err *leaf_rule(Schema *s, const Dfa *d, int kind, uint32_t *out) {
   return NULL;
 }
 
-/* Any text of min to max characters; set: of these symbols only, or NULL. */
+/* Any text of min to max characters; chars: of these only, or NULL. Where texts may not hold something the place in that is a state. */
 static Err *counted_string(Schema *s, const DfaState *chars, int64_t min, int64_t max, uint32_t *out) {
   Grammar *g = s->g;
-  uint32_t r = grammar_rule_new(g, GR_COUNTED, "string"), start = grammar_state_new(g, r), end = end_state(g, r), map[2];
-  Dfa *any = grammar_dfa_any(&s->w), *one = ARENA_NEW(s->w.a, Dfa);
+  uint32_t r = grammar_rule_new(g, GR_COUNTED, "string");
+  Dfa *any = grammar_dfa_any(&s->w), *d = ARENA_NEW(s->w.a, Dfa);
   const DfaState *from = chars ? chars : &any->st[0];
-  one->n = one->cap = 2;
-  one->st = ARENA_ARRAY(s->w.a, DfaState, 2);
-  one->st[0] = (DfaState){.edge = ARENA_ARRAY(s->w.a, DfaEdge, from->n_edges + 1), .n_edges = from->n_edges, .cap = from->n_edges, .tag = -1};
-  for (int i = 0; i < from->n_edges; i++) one->st[0].edge[i] = (DfaEdge){from->edge[i].lo, from->edge[i].hi, 1};
-  GrEncode e = {.mode = chars ? GR_ENC_JSON : GR_ENC_JSON_FREE, .rule = r, .counted = true, .close = &end, .n_close = 1, .close_byte = '"'};
-  TRY(grammar_encode_dfa(g, &s->w, one, &e, map));
-  grammar_edge_add(g, start, '"', '"', GR_PLAIN, 0, map[0]);
-  g->rule[r].start = start;
-  g->rule[r].loop = map[0];
+  bool one = !s->texts;
+  d->n = d->cap = one ? 2 : 1;
+  d->st = ARENA_ARRAY(s->w.a, DfaState, 2);
+  d->st[0] = (DfaState){.edge = ARENA_ARRAY(s->w.a, DfaEdge, from->n_edges + 1), .n_edges = from->n_edges, .cap = from->n_edges, .tag = one ? -1 : 0};
+  for (int i = 0; i < from->n_edges; i++) d->st[0].edge[i] = (DfaEdge){from->edge[i].lo, from->edge[i].hi, one};
   g->rule[r].min = min;
   g->rule[r].max = max;
   *out = r;
-  return NULL;
+  return texts_fill(s, r, d, chars != NULL, one ? GR_ROUND : GR_SYMBOLS);
 }
 
 /* An automaton that only counts characters of one class: then counting needs no states. */
@@ -252,7 +299,7 @@ static Err *array_rounds(Schema *s, const Branch *b, uint32_t rule, int64_t firs
     g->rule[r].start = g->rule[r].loop = loop;
     g->rule[r].min = MAX(b->min_items - first, 0);
     g->rule[r].max = b->max_items < 0 ? -1 : b->max_items - first;
-    g->st[loop].accept = true;
+    g->st[loop].accept = g->st[loop].between = true;
     to = close_way(',', GR_PLAIN, comma);
     fill_spaced(s, loop, &to, false, NULL, GR_PLAIN);
     set = item_set(s, b, first, NULL);
@@ -360,7 +407,7 @@ static CondSet key_set(Schema *s, const Branch *b, const Keys *k, KeyClass c) {
   }
   return set;
 }
-static bool set_never_holds(const Schema *s, const CondSet *set) {
+bool schema_never_holds(const Schema *s, const CondSet *set) {
   for (int i = 0; i < set->n; i++) if (set->c[i] == s->nothing || (set->c[i]->kind == COND_SCHEMA && json_is_false(set->c[i]->js))) return true;
   return false;
 }
@@ -373,7 +420,7 @@ static Err *keys_dfa(Keys *k, const Branch *b, Dfa **out) {
   CondSet rest = key_set(s, b, k, (KeyClass){-1, 0});
   for (int i = 0; i < b->n_obj; i++) n_patterns += b->obj[i].n_patterns;
   if (n_patterns > PATTERNS_MAX) return err_new(ERR_LIMIT, "more than %d patternProperties for one object", PATTERNS_MAX);
-  others = n_patterns || !set_never_holds(s, &rest);
+  others = n_patterns || !schema_never_holds(s, &rest);
   Dfa *d;
   TRY(grammar_dfa_words(&s->w, k->name, k->n_names, others, &d));
   for (int i = 0; i < k->n_names; i++) key_class(k, (KeyClass){i, 0});
@@ -409,7 +456,7 @@ static Err *keys_number(Keys *k, const Branch *b, Dfa *d, KeyClass **class, int 
     CondSet set = key_set(s, b, k, k->class[i]);
     TRY(grammar_work_spend(&s->w, 4 + b->n_obj));
     to[i] = -1;
-    if (!used[i] || set_never_holds(s, &set)) continue;
+    if (!used[i] || schema_never_holds(s, &set)) continue;
     if (k->class[i].name >= 0) {
       to[i] = k->class[i].name;
       (*class)[to[i]] = k->class[i];
@@ -426,7 +473,7 @@ static Err *keys_number(Keys *k, const Branch *b, Dfa *d, KeyClass **class, int 
   return cut ? grammar_dfa_minimize(&s->w, d) : NULL;
 }
 
-static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *class, int n, GrObject *o) {
+static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *class, int n, SchemaValue *of, GrObject *o) {
   Arena *a = s->g->a;
   bool *required = ARENA_ARRAY(a, bool, k->n_names + 1);
   int32_t *next = ARENA_ARRAY(a, int32_t, k->n_names + 1), *from = ARENA_ARRAY(a, int32_t, k->n_names + 1);
@@ -445,58 +492,130 @@ static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *c
     if (class[i].name == -2) schema_set_add(s, &set, s->nothing);
     else set = key_set(s, b, k, class[i]);
     TRY(grammar_work_spend(&s->w, 4 + b->n_obj));
-    TRY(rule_of(s, &set, &value[i]));
+    TRY(of(s, class[i].name >= 0 ? &k->name[class[i].name] : NULL, &set, &value[i]));
   }
   *o = (GrObject){.n_names = k->n_names, .n_classes = n, .required = required, .next_required = next, .n_required_from = from, .value = value};
-  o->any_order = (s->flags & GRAMMAR_ANY_ORDER) && k->n_names <= 48;
+  o->any_order = (s->args || (s->flags & GRAMMAR_ANY_ORDER)) && k->n_names <= 48; /* some templates sort arguments, none say how */
   return NULL;
+}
+
+static int32_t keep_first(void *ctx, int32_t a, int32_t b) {
+  (void)ctx;
+  return b < 0 ? -1 : a;
+}
+
+/* Of keys without quotes those that can be written so; others: as programs name things. */
+static Err *bare_keys(Keys *k, Dfa **d) {
+  static const char others[] = "[A-Za-z0-9_\\u0080-\\uD7FF\\uE000-\\uFFFF]{1,48}";
+  Schema *s = k->s;
+  DfaWord *fits = ARENA_ARRAY(s->w.a, DfaWord, k->n_names + 1);
+  int n = 0;
+  Dfa *words, *other, *all;
+  for (int i = 0; i < k->n_names; i++) {
+    if (schema_key_fits(s, k->name[i])) fits[n++] = k->name[i];
+    else TRY(schema_refuse(s, "properties", arena_dup_n(s->w.a, k->name[i].p, k->name[i].n), "a name that calls of this syntax cannot hold"));
+  }
+  TRY(grammar_dfa_words(&s->w, fits, n, false, &words));
+  TRY(grammar_regex_dfa(&s->w, others, sizeof others - 1, false, &other));
+  for (int i = 0; i < words->n; i++) words->st[i].tag = MIN(words->st[i].tag, 0);
+  TRY(grammar_dfa_or(&s->w, words, other, &all));
+  return grammar_dfa_product(&s->w, *d, all, keep_first, NULL, d);
+}
+
+Err *schema_object(Schema *s, const Branch *b, SchemaValue *value, bool is_bare, ObjectParts *out) {
+  Keys k = {.s = s};
+  KeyClass *class = NULL;
+  ObjectParts p = {0};
+  if (b->min_props > 30000 || (b->max_props > 30000 && b->max_props < INT32_MAX)) return err_new(ERR_LIMIT, "minProperties or maxProperties above 30000");
+  TRY(keys_names(&k, b));
+  TRY(keys_dfa(&k, b, &p.keys));
+  if (is_bare) TRY(bare_keys(&k, &p.keys));
+  TRY(keys_number(&k, b, p.keys, &class, &p.n));
+  p.rule = grammar_rule_new(s->g, GR_OBJECT, "object");
+  p.o = ARENA_NEW(s->g->a, GrObject);
+  TRY(object_tables(s, b, &k, class, p.n, value, p.o));
+  GrRule *r = &s->g->rule[p.rule];
+  r->object = p.o;
+  r->min = b->min_props;
+  r->max = b->max_props >= INT32_MAX ? -1 : b->max_props;
+  *out = p;
+  return NULL;
+}
+
+static Err *any_value(Schema *s, const DfaWord *name, const CondSet *set, uint32_t *rule) {
+  (void)name;
+  return rule_of(s, set, rule);
+}
+
+/* The states of the keys, once for each way to quote them; from: the state in front of them, to be entered with first. */
+static Err *keys_encode(Schema *s, ObjectParts *p, const uint32_t *colon, uint32_t map[2], char first[2], int *n_ways) {
+  static const struct { int mode; char quote; } ways[] = {{GR_ENC_JSON, '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
+  int from = s->values == GR_VALUES_JSON ? 0 : s->values == GR_VALUES_PYTHON ? 1 : 3, n = s->values == GR_VALUES_PYTHON ? 2 : 1;
+  *n_ways = p->n ? n : 0;
+  p->o->key_base = (uint32_t)s->g->n_st;
+  for (int i = 0; i < *n_ways; i++) {
+    GrEncode e = {.mode = ways[from + i].mode, .rule = p->rule, .close = colon, .n_close = p->n, .close_byte = (uint8_t)ways[from + i].quote, .act = GR_KEY};
+    uint32_t *all = ARENA_ARRAY(s->w.a, uint32_t, p->keys->n);
+    TRY(grammar_encode_dfa(s->g, &s->w, p->keys, &e, all));
+    map[i] = all[0];
+    first[i] = ways[from + i].quote;
+  }
+  p->o->n_keys = (int)((uint32_t)s->g->n_st - p->o->key_base);
+  return NULL;
+}
+
+/* {key:value,key:value}: keys follow what opens and separates at once. */
+static void braces_fill(Schema *s, const ObjectParts *p, const uint32_t *colon, uint32_t keys, uint32_t start, uint32_t end) {
+  Grammar *g = s->g;
+  uint32_t open = grammar_state_new(g, p->rule), after = grammar_state_new(g, p->rule);
+  grammar_edge_add(g, start, '{', '{', GR_PLAIN, 0, open);
+  if (p->n) grammar_edge_add(g, start, '{', '{', GR_KEY, 0, keys);
+  grammar_edge_add(g, open, '}', '}', GR_CLOSE, 0, end);
+  for (int i = 0; i < p->n; i++) grammar_call_add(g, colon[i], p->o->value[i], GR_PLAIN, after);
+  if (p->n) grammar_edge_add(g, after, ',', ',', GR_KEY, 0, keys);
+  grammar_edge_add(g, after, '}', '}', GR_CLOSE, 0, end);
 }
 
 static Err *object_rule(Schema *s, const Branch *b, uint32_t *out) {
   Grammar *g = s->g;
-  Keys k = {.s = s};
-  KeyClass *class = NULL;
-  int n = 0;
-  Dfa *d;
-  if (b->min_props > 30000 || (b->max_props > 30000 && b->max_props < INT32_MAX)) return err_new(ERR_LIMIT, "minProperties or maxProperties above 30000");
-  TRY(keys_names(&k, b));
-  TRY(keys_dfa(&k, b, &d));
-  TRY(keys_number(&k, b, d, &class, &n));
-  uint32_t r = grammar_rule_new(g, GR_OBJECT, "object"), start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r);
-  uint32_t after = grammar_state_new(g, r), comma = grammar_state_new(g, r), *colon = ARENA_ARRAY(s->w.a, uint32_t, n + 1);
-  uint32_t *map = ARENA_ARRAY(s->w.a, uint32_t, d->n);
-  GrObject *o = ARENA_NEW(g->a, GrObject);
-  TRY(object_tables(s, b, &k, class, n, o));
-  for (int i = 0; i < n; i++) colon[i] = grammar_state_new(g, r);
-  o->key_base = (uint32_t)g->n_st;
-  GrEncode e = {.mode = GR_ENC_JSON, .rule = r, .close = colon, .n_close = n, .close_byte = '"', .act = GR_KEY};
-  if (n) TRY(grammar_encode_dfa(g, &s->w, d, &e, map));
-  o->n_keys = (int)((uint32_t)g->n_st - o->key_base);
+  ObjectParts p;
+  char quote[2] = {0};
+  int n_ways;
+  TRY(schema_object(s, b, any_value, s->values == GR_VALUES_BRACES, &p));
+  uint32_t r = p.rule, start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r), map[2] = {0};
+  uint32_t after = grammar_state_new(g, r), comma = grammar_state_new(g, r), *colon = ARENA_ARRAY(s->w.a, uint32_t, p.n + 1);
+  for (int i = 0; i < p.n; i++) colon[i] = grammar_state_new(g, r);
+  TRY(keys_encode(s, &p, colon, map, quote, &n_ways));
   g->rule[r].start = start;
-  g->rule[r].object = o;
-  g->rule[r].min = b->min_props;
-  g->rule[r].max = b->max_props >= INT32_MAX ? -1 : b->max_props;
-  for (int i = 0; i < n; i++) {
+  *out = r;
+  if (s->values == GR_VALUES_BRACES) {
+    braces_fill(s, &p, colon, map[0], start, end);
+    return NULL;
+  }
+  for (int i = 0; i < p.n; i++) {
     uint32_t value = grammar_state_new(g, r);
-    Ways sep = close_way(':', GR_PLAIN, value), call = {.n_calls = 1, .call[0] = {.rule = o->value[i], .ret = after}};
+    Ways sep = close_way(':', GR_PLAIN, value), call = {.n_calls = 1, .call[0] = {.rule = p.o->value[i], .ret = after}};
     fill_spaced(s, colon[i], &sep, false, NULL, GR_PLAIN);
     fill_spaced(s, value, &call, false, NULL, GR_PLAIN);
   }
   Ways first = {0}, key = {0}, close = close_way('}', GR_CLOSE, end), next = close_way(',', GR_MORE, comma);
-  if (n) key.edge[key.n++] = first.edge[first.n++] = (Way){'"', GR_KEY, 0, map[0]};
+  for (int i = 0; i < n_ways; i++) key.edge[key.n++] = first.edge[first.n++] = (Way){(uint8_t)quote[i], GR_KEY, 0, map[i]};
   first.edge[first.n++] = next.edge[next.n++] = close.edge[0];
   grammar_edge_add(g, start, '{', '{', GR_PLAIN, 0, open);
   fill_spaced(s, open, &first, true, NULL, GR_PLAIN);
   fill_spaced(s, comma, &key, true, NULL, GR_PLAIN);
   fill_spaced(s, after, &next, true, &close, GR_CLOSE);
-  *out = r;
   return NULL;
 }
 
-static Err *emit_set(Schema *s, const CondSet *set, uint32_t rule) {
+static Err *emit_set(Schema *s, const CondSet *set, unsigned types, uint32_t rule) {
   Grammar *g = s->g;
   Branches b;
   TRY(schema_set_branches(s, set, &b));
+  if (types != T_ALL) {
+    b.b = memcpy(ARENA_ARRAY(s->w.a, Branch, b.n + 1), b.b, (size_t)b.n * sizeof *b.b);
+    for (int i = 0; i < b.n; i++) b.b[i].types &= types;
+  }
   uint32_t start = grammar_state_new(g, rule), end = end_state(g, rule), *alt = NULL, one;
   int n = 0, cap = 0;
   unsigned words = 0;
@@ -544,11 +663,11 @@ Err *schema_emit(Schema *s, Cond *root) {
   CondSet set = {0};
   common_rules(s);
   schema_set_add(s, &set, root);
-  TRY(rule_of(s, &set, &s->g->root));
+  TRY(s->args ? schema_args(s, &set, &s->g->root) : schema_rule_of(s, &set, s->types, &s->g->root));
   for (int i = 0; i < s->n_wants; i++) {
     CondSet next = s->want[i].set;
     TRY(grammar_work_spend(&s->w, 50));
-    Err *e = emit_set(s, &next, s->want[i].rule);
+    Err *e = emit_set(s, &next, s->want[i].types, s->want[i].rule);
     if (e) return err_kind(e) == ERR_LIMIT && next.n ? err_wrap(e, "%s", next.c[0]->path) : e;
   }
   return NULL;

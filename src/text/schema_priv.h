@@ -37,9 +37,9 @@ typedef struct Branch {
   Cond **names; int n_names, cap_names;  /* propertyNames */
 } Branch;
 struct Branches { Branch *b; int n, cap; };
-
+typedef struct Schema Schema;
 typedef struct Place { const json_t *js; const char *path, *base; } Place; /* a schema by its URI, or URI#anchor; base: outside of its own $id */
-typedef struct Schema {
+struct Schema {
   GrWork w;
   Grammar *g;
   unsigned flags;
@@ -50,10 +50,14 @@ typedef struct Schema {
   bool has_unevaluated;    /* somewhere in the document: then it matters which alternatives hold together */
   int depth;               /* of conditions under way */
   /* schema_emit.c */
-  struct { CondSet set; uint32_t rule; } *want; int n_wants, cap_wants;
+  const GrArgs *args;      /* NULL: all is JSON */
+  unsigned types;          /* of the whole */
+  GrValues values;
+  const Dfa *texts;        /* those without args' closing; NULL: any */
+  struct { CondSet set; unsigned types; uint32_t rule; } *want; int n_wants, cap_wants;
   struct { const Dfa *dfa; int kind; uint32_t rule; } *leaf; int n_leaves, cap_leaves;
   uint32_t ws, ws_spaces, word[3];
-} Schema;
+};
 
 /* schema.c */
 Cond *schema_cond(Schema *s, const json_t *js, CondKind kind, const char *path, const char *base);
@@ -73,4 +77,14 @@ Err *schema_count(const Cond *c, const char *key, int64_t deflt, int64_t *out);
 Err *schema_fault(const Cond *c, const char *key, const char *expected);
 /* schema_emit.c */
 Err *schema_emit(Schema *s, Cond *root);
+Err *schema_rule_of(Schema *s, const CondSet *set, unsigned types, uint32_t *out); /* of the values of these types; its states are made later */
+/* The value of a key, a word of the keys' names; NULL: of any other key. */
+typedef Err *SchemaValue(Schema *s, const DfaWord *name, const CondSet *set, uint32_t *rule);
+typedef struct ObjectParts { uint32_t rule; GrObject *o; Dfa *keys; int n; } ObjectParts; /* keys: tags are the n classes */
+/* An object's rule without states, its tables and the automaton of its keys. is_bare: keys stand without quotes. */
+Err *schema_object(Schema *s, const Branch *b, SchemaValue *value, bool is_bare, ObjectParts *out);
+bool schema_never_holds(const Schema *s, const CondSet *set);
+/* schema_args.c: arguments of calls that are no JSON object, and texts without quotes. */
+Err *schema_args(Schema *s, const CondSet *root, uint32_t *out);
+bool schema_key_fits(const Schema *s, DfaWord key);                          /* it can be written without quotes */
 #endif

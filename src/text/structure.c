@@ -33,12 +33,47 @@ static Err *from_format(const json_t *format, const char *place, Grammar **out) 
   return e;
 }
 
+/* One of some texts, as GBNF. */
+static Err *from_choices(const json_t *list, const char *place, Grammar **out) {
+  Str s = {0};
+  if (!json_is_array(list) || !json_array_size(list)) return err_new(ERR_USAGE, "%s: expected an array of texts", place);
+  str_add(&s, "root ::= ");
+  for (size_t i = 0; i < json_array_size(list); i++) {
+    const json_t *text = json_array_get(list, i);
+    if (!json_is_string(text)) {
+      str_free(&s);
+      return err_new(ERR_USAGE, "%s[%zu]: expected a text", place, i);
+    }
+    str_add(&s, i ? " | \"" : "\"");
+    for (size_t k = 0; k < json_string_length(text); k++) {
+      unsigned char c = (unsigned char)json_string_value(text)[k];
+      str_addf(&s, c < ' ' || c == '"' || c == '\\' ? "\\x%02x" : "%c", c);
+    }
+    str_add_c(&s, '"');
+  }
+  Err *e = err_wrap(grammar_from_gbnf(s.p, s.n, out), "%s", place);
+  str_free(&s);
+  return e;
+}
+
+/* vLLM's structured_outputs: one of these, or nothing that is known here. */
+static Err *from_parts(const json_t *parts, Grammar **out) {
+  const json_t *json = json_object_get(parts, "json"), *regex = json_object_get(parts, "regex"), *choice = json_object_get(parts, "choice"), *grammar = json_object_get(parts, "grammar");
+  if (is_there(json)) return from_schema(json, "structured_outputs.json", out);
+  if (is_there(regex)) return from_text(regex, "structured_outputs.regex", true, out);
+  if (is_there(choice)) return from_choices(choice, "structured_outputs.choice", out);
+  if (is_there(grammar)) return from_text(grammar, "structured_outputs.grammar", false, out);
+  if (json_is_true(json_object_get(parts, "json_object"))) return grammar_from_json_object(0, out);
+  return err_new(ERR_USAGE, "structured_outputs: expected json, regex, choice, grammar or json_object");
+}
+
 Err *text_request_grammar(const json_t *body, Grammar **out) {
   const json_t *text = json_object_get(json_object_get(body, "text"), "format"), *config = json_object_get(json_object_get(body, "output_config"), "format");
   const struct { const char *place; const json_t *format; } formats[] = {
     {"response_format", json_object_get(body, "response_format")}, {"text.format", text}, {"output_config.format", config}, {"output_format", json_object_get(body, "output_format")}};
   const json_t *format = json_object_get(body, "format");
   static const char *const schemas[] = {"json_schema", "guided_json"}, *const regexes[] = {"guided_regex", "regex"}, *const grammars[] = {"grammar", "guided_grammar"};
+  const json_t *parts = json_object_get(body, "structured_outputs"), *choice = json_object_get(body, "guided_choice");
   *out = NULL;
   for (size_t i = 0; i < COUNT_OF(formats); i++)
     if (is_there(formats[i].format)) TRY(from_format(formats[i].format, formats[i].place, out));
@@ -51,7 +86,8 @@ Err *text_request_grammar(const json_t *body, Grammar **out) {
     if (is_there(json_object_get(body, regexes[i]))) return from_text(json_object_get(body, regexes[i]), regexes[i], true, out);
   for (size_t i = 0; i < COUNT_OF(grammars); i++)
     if (is_there(json_object_get(body, grammars[i]))) return from_text(json_object_get(body, grammars[i]), grammars[i], false, out);
-  return NULL;
+  if (is_there(choice)) return from_choices(choice, "guided_choice", out);
+  return is_there(parts) ? from_parts(parts, out) : NULL;
 }
 
 static Err *choice_word(const char *word, TextToolChoice *out) {

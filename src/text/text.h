@@ -46,6 +46,8 @@ int text_vocab_eos(const TextVocab *v);
 int text_vocab_find(const TextVocab *v, const char *text, size_t n); /* id of the token spelled so, or -1 */
 const char *text_vocab_spelling(const TextVocab *v, int32_t id, size_t *n); /* NULL for an id outside the vocabulary */
 bool text_vocab_is_special(const TextVocab *v, int32_t id);
+/* Appends the bytes that a token writes in the middle of a text, maybe part of a character; of a special one its spelling. */
+void text_vocab_bytes(const TextVocab *v, int32_t id, Str *out);
 
 /* Growable ids on the heap. Zero-initialise; text_ids_free releases. */
 typedef struct TextIds { int32_t *p; size_t n, cap; } TextIds;
@@ -57,10 +59,12 @@ enum {
   TEXT_ADD_SPECIAL = 1,    /* the tokens the vocabulary puts around a text (BOS, EOS, CLS, SEP) */
   TEXT_SPLIT_SPECIAL = 2,  /* special tokens in the text are plain text; other added tokens are still found (Hugging Face's switch) */
   TEXT_PLAIN = 4,          /* for text from users: no added token that looks like markup is found, special or not */
-  TEXT_SKIP_SPECIAL = 8    /* decoding: special tokens print nothing */
+  TEXT_SKIP_SPECIAL = 8,   /* decoding: special tokens print nothing */
+  TEXT_ONCE = 16           /* with TEXT_ADD_SPECIAL: what the text itself begins or ends with is not put there a second time */
 };
 /* Appends the ids of any n bytes: valid UTF-8 by the vocabulary's rules; bytes of broken sequences go through byte tokens where there
-   are any, else count as U+FFFD. Time n log n. On failure out is unchanged. Fails: ERR_LIMIT (more than 1 GiB). */
+   are any, else count as U+FFFD. A byte-level vocabulary that lacks a byte gives nothing for it, never its unknown token where that is a
+   special one. Time n log n. On failure out is unchanged. Fails: ERR_LIMIT (more than 1 GiB). */
 Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out);
 
 /* The same where user[i] != 0 says which bytes are not to be trusted: no added token that looks like markup, and no special one, is found

@@ -43,6 +43,9 @@ typedef struct ToolSet { const json_t *tools; bool keeps_unknown; } ToolSet;
 /* The offered tool that is meant by a name with what models put around it (functions.NAME:0, NAME.call, NAME<|channel|>..); NULL when there is
    none. clean gets its name, or what it would be. */
 const json_t *tool_set_find(const ToolSet *s, const char *name, size_t n, Str *clean);
+enum { TOOL_TYPE_STRING = 1, TOOL_TYPE_NUMBER = 2, TOOL_TYPE_INTEGER = 4, TOOL_TYPE_BOOLEAN = 8, TOOL_TYPE_OBJECT = 16, TOOL_TYPE_ARRAY = 32, TOOL_TYPE_NULL = 64 };
+/* The types that the tool's schema lets a parameter have, as far as is seen at a glance; 0: it does not say. key NULL: one that is not declared. */
+unsigned tool_param_types(const json_t *tool, const char *key, size_t n_key);
 /* Appends a parameter's text as the JSON value its schema asks for. Text that does not fit, or of a parameter without a type, is a string. */
 void tool_param_add(const json_t *tool, const char *key, size_t n_key, const char *text, size_t n, Str *out);
 
@@ -61,11 +64,14 @@ void tool_list_free(ToolList *l);
 ToolStep tool_list_step(ToolList *l, const ToolSet *set, uint8_t c);
 bool tool_list_coming(const ToolList *l, const char **args, size_t *n); /* inside a call whose name is known: its arguments so far */
 
+bool tool_list_is_between(const ToolList *l);  /* behind a call, and nothing of another has come */
+
 /* toolcall_pattern.c: patterns of toolcall.def, compiled and followed. */
-typedef enum ToolPartKind { TOOL_LITERAL, TOOL_SPACE, TOOL_CAPTURE, TOOL_OBJECT, TOOL_LIST, TOOL_LOOP, TOOL_BACK, TOOL_CERTAIN, TOOL_END } ToolPartKind;
+typedef enum ToolPartKind { TOOL_LITERAL, TOOL_SPACE, TOOL_CAPTURE, TOOL_OBJECT, TOOL_LIST, TOOL_LOOP, TOOL_BACK, TOOL_CERTAIN, TOOL_WRITTEN, TOOL_END } ToolPartKind;
 typedef struct ToolPart { ToolPartKind kind; char what; const char *text; int n; int to; } ToolPart; /* to: of a loop the part behind its end, of its end the loop */
 enum { TOOL_MAX_PARTS = 32 };
-typedef struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; } ToolPattern;
+typedef struct ToolPattern ToolPattern;
+struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; };
 void tool_pattern_compile(const char *text, ToolPattern *out); /* CHECKs: a row of the table is ours */
 
 typedef enum ToolState { TOOL_GOING, TOOL_FAILED, TOOL_FINISHED } ToolState;
@@ -89,6 +95,9 @@ void tool_run_init(ToolRun *r, const ToolPattern *p, const ToolSet *set); /* beh
 void tool_run_free(ToolRun *r);
 /* TOOL_FINISHED: the pattern is at its end; the last n_untaken bytes, this one included, do not belong to it. */
 ToolState tool_run_step(ToolRun *r, uint8_t c, size_t *n_untaken);
+/* The text ends: true where it does inside the marker behind the last argument, so that the call is whole all the same. */
+bool tool_run_end(ToolRun *r);
+bool tool_run_is_between(const ToolRun *r);                  /* in a list, behind a call, and nothing of another has come */
 const ToolCall *tool_run_call(ToolRun *r, ToolCall *view);   /* borrowed strings of the call that is whole */
 /* The call that is coming, once its name is certain to be an offered tool's: its name and arguments as far as they came. */
 bool tool_run_coming(const ToolRun *r, const Str **name, const Str **id, const char **args, size_t *n_args);

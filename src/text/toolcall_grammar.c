@@ -1,205 +1,316 @@
-/* Calls of offered tools as a grammar, in the form the template itself writes them. In: a chat; tools. Out: a grammar of calls whose arguments
-   satisfy the tools' schemas. The form is found by rendering a call and looking at what stands around its name and its arguments, so it has
-   the very white space the model was trained on. Only forms whose arguments are a JSON object can be said; others are refused. */
+/* Calls of offered tools as a grammar. In: the forms calls have (toolcall_form.c); tools. Out: a grammar whose calls satisfy the tools' schemas:
+   of the whole answer, which then is calls; or of an answer that may be text and calls.
+
+     required   [lead] before NAME ARGS { link NAME ARGS } behind [trail]
+     may call   text in which each opening of a call is followed by the rest of one. Text is followed by an automaton that looks for the
+                openings as the reader of the reply does, so that both see the same calls whatever the tokens are cut into */
+#include <stdlib.h>
 #include <string.h>
 #include "text/grammar_priv.h"
-#include "text/message.h"
 #include "text/replyparts.h"
-#include "text/toolcall.h"
+#include "text/toolcall_form.h"
 
-#define NAME "qzwordfn"
-#define KEY "\"qzwordkey\""
-#define VALUE "\"qzwordvalue\""
-#define ID "call00001"
-enum { MAX_BEHIND = 128, MAX_OPENING = 128 };
-static const struct tm probe_time = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
+enum { NAME_MAX_BYTES = 128, COUNTER_DIGITS = 3, ID_BYTES = 9, NODES_MAX = 512 };
 
-/* A call is before, the name, between, the arguments, behind. */
-typedef struct Form { const char *before, *between, *behind; size_t n_opening; } Form;
+typedef struct Calls {
+  Grammar *g;
+  GrWork *w;
+  const TextCallsOptions *o;
+  const ToolForms *forms;
+  bool many;
+  const json_t **tool; int n_tools;
+  struct { const ToolForm *form; uint32_t *rule; } made[TOOL_FORMS_MAX]; int n_made; /* arguments of all tools in a form's spelling */
+} Calls;
 
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+/* ---- texts with marks ---- */
 
-static Err *render_probe(const TextChat *c, json_t *messages, bool prompts, Str *out) {
-  json_t *tools = text_chat_probe_tools();
-  if (!c->shows_calls) text_chat_write_calls(c, messages);
-  if (!c->shows_tools) text_chat_write_tools(c, tools, messages);
-  json_t *request = json_pack("{s:o, s:{s:b}, s:o, s:O}", "messages", messages, "kwargs", "add_generation_prompt", prompts, "special_tokens", text_chat_special_tokens(c), "tools", tools);
-  CHECK(request, "a probe is no JSON");
-  if (!c->shows_tools) json_object_del(request, "tools");
-  json_decref(tools);
-  Err *e = text_chat_render(c, request, &probe_time, out, NULL);
-  json_decref(request);
-  return e;
-}
-
-/* The last place of a word in s[0..n). */
-static const char *last_of(const char *s, size_t n, const char *word) {
-  const char *hit = NULL;
-  for (const char *p = s, *end = s + n; (p = memmem(p, (size_t)(end - p), word, strlen(word))); p++) hit = p;
-  return hit;
-}
-
-/* Where the call that names its tool at `name` begins: at the nearest opening of a pattern in front of it, else where the answer does. The prompt
-   and the answer may begin with the same bytes, so it is looked for in front of the answer too. */
-static const char *beginning(const TextSyntax *syntax, const char *text, const char *answer, const char *name, size_t *n_opening) {
-  const char *best = NULL, *from = answer - text > MAX_OPENING ? answer - MAX_OPENING : text;
-  *n_opening = 0;
-  for (int i = 0; i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
-    ToolPattern p;
-    tool_pattern_compile(syntax->pattern[i], &p);
-    if (p.is_bare) continue;
-    char opening[MAX_OPENING];
-    size_t n = (size_t)p.part[0].n;
-    while (n && is_space(p.part[0].text[n - 1])) n--;
-    if (!n || n >= sizeof opening) continue;
-    memcpy(opening, p.part[0].text, n);
-    opening[n] = 0;
-    const char *hit = last_of(from, (size_t)(name - from), opening);
-    if (hit && (!best || hit > best)) best = hit, *n_opening = n;
+/* A state from which one byte of these ranges leads on, to one or two states. */
+static uint32_t class_to(Grammar *g, uint32_t rule, bool letters, uint32_t to, uint32_t or_to) {
+  uint32_t q = grammar_state_new(g, rule);
+  for (int k = 0; k < (or_to == to ? 1 : 2); k++) {
+    uint32_t at = k ? or_to : to;
+    grammar_edge_add(g, q, '0', '9', GR_PLAIN, 0, at);
+    if (letters) grammar_edge_add(g, q, 'A', 'Z', GR_PLAIN, 0, at);
+    if (letters) grammar_edge_add(g, q, 'a', 'z', GR_PLAIN, 0, at);
   }
-  return best ? best : answer;
+  return q;
 }
 
-/* Where the call ends that has its arguments up to p: behind the marker that closes it, else where the lists and objects around them
-   close; depth: how many are open. */
-static const char *ending(const TextSyntax *syntax, const char *p, int depth) {
-  const char *marker = NULL;
-  for (int i = 0; i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
-    ToolPattern pattern;
-    tool_pattern_compile(syntax->pattern[i], &pattern);
-    const ToolPart *last = &pattern.part[pattern.n_parts - 1];
-    if (last->kind == TOOL_CERTAIN) continue;
-    size_t n = (size_t)last->n, near = strlen(p);
-    const char *hit = last->kind == TOOL_LITERAL && pattern.n_parts > 1 ? memmem(p, MIN(near, (size_t)MAX_BEHIND), last->text, n) : NULL;
-    if (hit && (!marker || hit + n < marker)) marker = hit + n;
+/* A state from which a form's text leads to `to`; its marks stand for ids and counters. */
+static uint32_t marked_to(Grammar *g, uint32_t rule, const char *text, size_t n, uint32_t to) {
+  while (n) {
+    size_t k = 0;
+    while (k < n && text[n - 1 - k] != TOOL_FORM_ID && text[n - 1 - k] != TOOL_FORM_COUNTER) k++;
+    to = grammar_text_to(g, rule, text + n - k, k, GR_PLAIN, to);
+    n -= k;
+    if (!n) break;
+    bool id = text[--n] == TOOL_FORM_ID;
+    uint32_t over = to;
+    for (int i = 0; i < (id ? ID_BYTES : COUNTER_DIGITS); i++) to = class_to(g, rule, id, to, id ? to : over);
   }
-  if (marker) return marker;
-  bool in_text = false;
-  for (; depth > 0 && *p; p++) {
-    if (in_text && *p == '\\' && p[1]) p++;
-    else if (*p == '"') in_text = !in_text;
-    else if (!in_text) depth += (*p == '{' || *p == '[') - (*p == '}' || *p == ']');
-  }
-  return p;
+  return to;
 }
 
-/* How many lists and objects text[n] opens and leaves open. */
-static int depth_of(const char *text, size_t n) {
-  int depth = 0;
-  bool in_text = false;
+static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker"), end = grammar_state_new(g, r);
+  g->st[end].accept = true;
+  g->rule[r].start = marked_to(g, r, text, n, end);
+  return r;
+}
+
+/* ---- calls ---- */
+
+static bool name_fits(const char *name, bool python) {
+  size_t n = strlen(name);
   for (size_t i = 0; i < n; i++) {
-    if (text[i] == '"') in_text = !in_text;
-    else if (!in_text) depth += (text[i] == '{' || text[i] == '[') - (text[i] == '}' || text[i] == ']');
+    unsigned char c = (unsigned char)name[i];
+    bool plain = c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
+    if (!plain && !strchr(python ? "_-." : "_-.:/", c)) return false;
   }
-  return MAX(depth, 0);
+  return n > 0 && n <= NAME_MAX_BYTES;
 }
 
-static Err *form_find(Arena *a, const TextChat *c, Form *out) {
-  static const char why[] = "tool calls of this template cannot be held to their schemas: their arguments are no JSON object";
-  Str prompt = {0}, with = {0};
-  Err *e = render_probe(c, json_pack("[{s:s, s:s}]", "role", "user", "content", "a"), true, &prompt);
-  if (!e) e = render_probe(c, text_chat_probe(c), false, &with);
-  if (e) { /* a template that refuses so small a conversation shows no form */
-    Err *why_not = err_new(ERR_UNSUPPORTED, "%s (%s)", why, err_text(e));
-    err_free(e);
-    e = why_not;
-  } else {
-    size_t same = 0;
-    while (same < prompt.n && same < with.n && prompt.p[same] == with.p[same]) same++;
-    const char *text = with.p ? with.p : "", *answer = text + same, *key = last_of(text, with.n, KEY), *value = key ? strstr(key, VALUE) : NULL, *args = key, *end = value;
-    const char *name = key ? last_of(text, (size_t)(key - text), NAME) : NULL;
-    while (args && args > text && *args != '{') args--;
-    if (end) end += strlen(VALUE), end += strspn(end, " \n");
-    bool json = name && name >= answer && args && args > name && end && *end == '}' && strspn(args + 1, " \n") == (size_t)(key - args - 1);
-    if (json) {
-      end++;
-      const char *begin = beginning(c->syntax, text, answer, name, &out->n_opening);
-      const char *stop = ending(c->syntax, end, depth_of(begin + out->n_opening, (size_t)(name - begin) - out->n_opening) + depth_of(name + strlen(NAME), (size_t)(args - name) - strlen(NAME)));
-      out->before = arena_dup_n(a, begin, (size_t)(name - begin));
-      out->between = arena_dup_n(a, name + strlen(NAME), (size_t)(args - name) - strlen(NAME));
-      out->behind = arena_dup_n(a, end, (size_t)(stop - end));
-    } else e = err_new(ERR_UNSUPPORTED, "%s", why);
+/* A tool's name and its arguments, up to their end. */
+static Err *tool_rule(const Calls *c, const ToolForm *f, const json_t *tool, uint32_t *out) {
+  const char *name = json_string_value(json_object_get(tool, "name"));
+  json_t *schema = json_incref(json_object_get(tool, "parameters")), *own = json_string(name);
+  if (!schema) schema = json_pack("{s:s}", "type", "object");
+  char *quoted = own ? json_dumps(own, JSON_ENCODE_ANY) : NULL;
+  CHECK(schema && quoted, "no memory for a tool");
+  GrArgs args = f->args;
+  args.tool = tool;
+  uint32_t rule = 0;
+  Err *e = NULL;
+  if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
+  else e = grammar_args_rule(c->g, c->w, schema, c->o->flags, &args, &rule);
+  if (!e) {
+    uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_state_new(c->g, r), at = grammar_state_new(c->g, r);
+    c->g->st[end].accept = true;
+    grammar_call_add(c->g, at, rule, GR_PLAIN, end);
+    at = marked_to(c->g, r, f->between, strlen(f->between), at);
+    c->g->rule[r].start = f->is_quoted ? grammar_text_to(c->g, r, quoted + 1, strlen(quoted) - 2, GR_PLAIN, at) : grammar_text_to(c->g, r, name, strlen(name), GR_PLAIN, at);
+    *out = r;
   }
-  str_free(&prompt);
-  str_free(&with);
-  return e;
+  free(quoted);
+  json_decref(own);
+  json_decref(schema);
+  return err_wrap(e, "tool \"%s\"", name);
 }
 
-/* ---- rules ---- */
+static bool same_spelling(const ToolForm *a, const ToolForm *b) {
+  return a->is_json == b->is_json && a->is_quoted == b->is_quoted && !strcmp(a->between, b->between) && (a->is_json || !memcmp(&a->args, &b->args, sizeof a->args));
+}
 
-/* A chain of bytes from a state on; an id of nine letters and digits where the probe's stands. Returns the last state. */
-static uint32_t chain(Grammar *g, uint32_t from, const char *text) {
-  uint32_t rule = g->st[from].rule;
-  for (const char *p = text; *p;) {
-    bool is_id = !strncmp(p, ID, sizeof ID - 1);
-    for (size_t k = 0; k < (is_id ? sizeof ID - 1 : 1); k++) {
-      uint32_t to = grammar_state_new(g, rule);
-      if (is_id) {
-        grammar_edge_add(g, from, '0', '9', GR_PLAIN, 0, to);
-        grammar_edge_add(g, from, 'A', 'Z', GR_PLAIN, 0, to);
-        grammar_edge_add(g, from, 'a', 'z', GR_PLAIN, 0, to);
-      } else grammar_edge_add(g, from, (uint8_t)*p, (uint8_t)*p, GR_PLAIN, 0, to);
-      from = to;
-      p++;
+static Err *tools_get(Calls *c, const ToolForm *f, const uint32_t **out) {
+  for (int i = 0; i < c->n_made; i++)
+    if (same_spelling(c->made[i].form, f)) {
+      *out = c->made[i].rule;
+      return NULL;
     }
-  }
-  return from;
-}
-
-static Err *call_rule(Grammar *g, GrWork *w, const Form *f, size_t skip, const json_t *tool, unsigned flags, uint32_t *rule) {
-  const json_t *function = json_object_get(tool, "function"), *schema = json_object_get(function, "parameters");
-  const char *name = json_string_value(json_object_get(function, "name"));
-  uint32_t args;
-  json_t *any = schema ? NULL : json_pack("{s:s}", "type", "object");
-  Err *e = grammar_schema_rule(g, w, schema ? schema : any, flags, &args);
-  json_decref(any);
-  if (e) return err_wrap(e, "tool %s", name);
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, name), q = grammar_state_new(g, r);
-  g->rule[r].start = q;
-  q = chain(g, chain(g, chain(g, q, f->before + skip), name), f->between);
-  uint32_t after = grammar_state_new(g, r);
-  grammar_call_add(g, q, args, GR_PLAIN, after);
-  uint32_t last = chain(g, after, f->behind);
-  g->st[last].accept = true;
-  *rule = r;
+  uint32_t *rule = ARENA_ARRAY(c->w->a, uint32_t, c->n_tools + 1);
+  for (int i = 0; i < c->n_tools; i++) TRY(tool_rule(c, f, c->tool[i], &rule[i]));
+  c->made[c->n_made].form = f;
+  c->made[c->n_made++].rule = rule;
+  *out = rule;
   return NULL;
 }
 
-/* One call of any of the tools, or with `many` several, a line each or side by side. */
-static Err *calls_build(Grammar *g, GrWork *w, const Form *f, const TextCallsOptions *o, bool is_behind) {
-  uint32_t *rule = ARENA_ARRAY(w->a, uint32_t, json_array_size(o->tools) + 1);
-  int n = 0;
-  for (size_t i = 0; i < json_array_size(o->tools); i++) {
-    const json_t *tool = json_array_get(o->tools, i);
-    const char *name = json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
-    if (!o->only || !strcmp(o->only, name)) TRY(call_rule(g, w, f, is_behind ? f->n_opening : 0, tool, o->flags, &rule[n++]));
-  }
-  if (!n) return err_new(ERR_USAGE, "tool_choice: no tool \"%s\" is offered", o->only ? o->only : "");
-  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), end = grammar_state_new(g, root), line = grammar_state_new(g, root);
-  bool many = o->many && !is_behind;
-  g->rule[root].start = start;
+/* Calls of one form, from `skip` bytes of what is in front of the first on. links: where another may follow in the same form. */
+static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool trails, uint32_t *out) {
+  Grammar *g = c->g;
+  const uint32_t *tool;
+  TRY(tools_get(c, f, &tool));
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_state_new(g, r), last = end;
+  g->rule[r].start = marked_to(g, r, f->before + skip, strlen(f->before) - skip, name);
+  for (int i = 0; i < c->n_tools; i++) grammar_call_add(g, name, tool[i], GR_PLAIN, args_end);
   g->st[end].accept = true;
-  if (many) grammar_edge_add(g, end, '\n', '\n', GR_PLAIN, 0, line);
-  for (int i = 0; i < n; i++) grammar_call_add(g, start, rule[i], GR_PLAIN, end);
-  for (int i = 0; many && i < n; i++) grammar_call_add(g, end, rule[i], GR_PLAIN, end);
-  for (int i = 0; many && i < n; i++) grammar_call_add(g, line, rule[i], GR_PLAIN, end);
-  g->root = root;
-  return grammar_finish(g, w);
+  if (trails && *f->trail) {
+    last = grammar_state_new(g, r);
+    g->st[last].accept = true;
+    grammar_call_add(g, last, text_rule(g, f->trail, strlen(f->trail)), GR_PLAIN, end);
+  }
+  uint32_t behind = *f->behind ? text_rule(g, f->behind, strlen(f->behind)) : 0, link = links && f->link ? text_rule(g, f->link, strlen(f->link)) : 0;
+  if (behind) grammar_call_add(g, args_end, behind, GR_PLAIN, last);
+  else g->st[args_end].accept = true;
+  if (link) grammar_call_add(g, args_end, link, GR_PLAIN, name);
+  *out = r;
+  return NULL;
 }
 
-Err *text_chat_calls(Arena *a, const TextChat *c, const TextCallsOptions *o, Grammar **out, const char **trigger) {
-  Form f = {0};
-  TRY(form_find(a, c, &f));
-  bool is_behind = trigger != NULL;
-  if (is_behind && !f.n_opening) return err_new(ERR_UNSUPPORTED, "calls of this template have no marker in front: they can be required, not told from a text");
+/* ---- an answer that is calls ---- */
+
+static Err *required_build(Calls *c) {
+  Grammar *g = c->g;
+  const ToolForms *f = c->forms;
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), led = grammar_state_new(g, root), end = grammar_state_new(g, root), think = grammar_state_new(g, root);
+  uint32_t rule[TOOL_FORMS_MAX], n = 0;
+  g->rule[root].start = start;
+  g->st[end].accept = true;
+  for (int i = 0; i < f->n; i++)
+    if (f->f[i].may_lead) TRY(form_rule(c, &f->f[i], 0, c->many, true, &rule[n++]));
+  uint32_t lead = *f->f[0].lead ? text_rule(g, f->f[0].lead, strlen(f->f[0].lead)) : 0;
+  uint32_t open = f->resume ? text_rule(g, f->think, strlen(f->think)) : 0, resume = f->resume ? text_rule(g, f->resume, strlen(f->resume)) : 0;
+  for (uint32_t i = 0; i < n; i++) grammar_call_add(g, start, rule[i], GR_PLAIN, end);
+  if (lead) grammar_call_add(g, start, lead, GR_PLAIN, led);
+  if (open) grammar_call_add(g, start, open, GR_PLAIN, think);
+  for (uint32_t i = 0; i < n; i++) grammar_call_add(g, led, rule[i], GR_PLAIN, end);
+  if (open) grammar_call_add(g, think, resume, GR_PLAIN, start);
+  g->root = root;
+  return NULL;
+}
+
+/* ---- an answer that may call ---- */
+
+/* Where text stands: nothing of the content yet (where some calls have no marker of their own), in content, in reasoning. */
+enum { AT_BEGIN, AT_CONTENT, AT_REASON, AT_N };
+enum { FOUND_NOTHING = -1, FOUND_OPEN = -2, FOUND_CLOSE = -3 };
+
+/* The words that are looked for, as a trie with failure links: Aho and Corasick 1975. */
+typedef struct Words {
+  int next[NODES_MAX][256];  /* 0: to be followed by fail */
+  int fail[NODES_MAX], found[NODES_MAX], n;
+} Words;
+
+static void word_add(Words *w, const char *text, size_t n, int what) {
+  int at = 0;
+  for (size_t i = 0; i < n; i++) {
+    int *to = &w->next[at][(uint8_t)text[i]];
+    if (!*to) {
+      CHECK(w->n < NODES_MAX, "markers of more than %d bytes", NODES_MAX);
+      w->found[w->n] = FOUND_NOTHING;
+      *to = w->n++;
+    }
+    at = *to;
+  }
+  if (w->found[at] == FOUND_NOTHING) w->found[at] = what;
+}
+
+static int step_word(const Words *w, int at, int byte) {
+  while (at && !w->next[at][byte]) at = w->fail[at];
+  return w->next[at][byte];
+}
+
+static void words_link(Words *w) { /* nodes of a trie that grew word by word are no levels: as often as the deepest needs */
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int at = 0; at < w->n; at++)
+      for (int b = 0; b < 256; b++) {
+        int to = w->next[at][b], fail = at ? step_word(w, w->fail[at], b) : 0;
+        if (to && w->fail[to] != fail) w->fail[to] = fail, changed = true;
+      }
+  }
+  for (bool changed = true; changed;) { /* a word may end inside another */
+    changed = false;
+    for (int at = 1; at < w->n; at++)
+      if (w->found[at] == FOUND_NOTHING && w->found[w->fail[at]] != FOUND_NOTHING) w->found[at] = w->found[w->fail[at]], changed = true;
+  }
+}
+
+typedef struct Free {
+  Words words;
+  uint32_t st[AT_N][NODES_MAX];
+  uint32_t call[AT_N][TOOL_FORMS_MAX]; /* behind the opening of a form */
+  uint32_t bare;                       /* in front of a call that has none */
+  bool has_bare;
+  const TextReason *reason;
+} Free;
+
+/* Where a byte leads from a place in text. */
+static uint32_t free_next(const Free *f, int at, int node, int byte) {
+  const Words *w = &f->words;
+  bool in_word = w->next[node][byte] != 0, is_space = byte == ' ' || byte == '\n' || byte == '\t' || byte == '\r';
+  int to = step_word(w, node, byte), found = w->found[to], then = at;
+  if (found >= 0) return f->call[at][found];
+  if (at == AT_BEGIN && found == FOUND_NOTHING && !in_word && !(is_space && !node)) then = AT_CONTENT;
+  if (found == FOUND_OPEN && at != AT_REASON && (at == AT_BEGIN || f->reason->where == REASON_ANY)) then = AT_REASON, to = 0;
+  else if (found == FOUND_OPEN && at == AT_BEGIN) then = AT_CONTENT;
+  if (found == FOUND_CLOSE) then = AT_BEGIN, to = 0;
+  return f->st[then][to];
+}
+
+static void free_states(Grammar *g, Free *f) {
+  for (int at = f->has_bare ? AT_BEGIN : AT_CONTENT; at < (f->has_bare ? AT_N : AT_REASON); at++)
+    for (int node = 0; node < f->words.n; node++) {
+      uint32_t from = f->st[at][node];
+      if (f->words.found[node] >= 0) continue;
+      g->st[from].accept = true;
+      for (int b = 0; b < GR_SPECIAL; b++) {
+        if (at == AT_BEGIN && !node && (b == '{' || b == '[')) continue;
+        grammar_edge_add(g, from, (uint8_t)b, (uint8_t)b, GR_PLAIN, 0, free_next(f, at, node, b));
+      }
+      grammar_edge_add(g, from, GR_SPECIAL, GR_SPECIAL, GR_PLAIN, 0, from);
+    }
+}
+
+static Err *free_fill(Calls *c, Free *f) {
+  Grammar *g = c->g;
+  const ToolForms *forms = c->forms;
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "answer"), rule[TOOL_FORMS_MAX], done = grammar_state_new(g, root);
+  g->st[done].accept = true;
+  f->reason = forms->reason;
+  f->words.n = 1;
+  f->words.found[0] = FOUND_NOTHING;
+  for (int i = 0; i < forms->n; i++) {
+    const ToolForm *form = &forms->f[i];
+    size_t n = strlen(form->opening);
+    f->has_bare |= !n;
+    if (n) word_add(&f->words, form->opening, n, i);
+    TRY(form_rule(c, form, n, c->many && (!n || !form->link || !strstr(form->link, form->opening)), false, &rule[i]));
+  }
+  if (f->has_bare && f->reason) {
+    word_add(&f->words, f->reason->open, strlen(f->reason->open), FOUND_OPEN);
+    word_add(&f->words, f->reason->close, strlen(f->reason->close), FOUND_CLOSE);
+  }
+  words_link(&f->words);
+  for (int at = 0; at < AT_N; at++) {
+    for (int node = 0; node < f->words.n; node++) f->st[at][node] = grammar_state_new(g, root);
+    for (int i = 0; i < forms->n; i++) f->call[at][i] = grammar_state_new(g, root);
+  }
+  for (int at = 0; at < AT_N; at++)
+    for (int i = 0; i < forms->n; i++) {
+      uint32_t back = !c->many ? done : f->st[at == AT_REASON ? AT_REASON : f->has_bare ? AT_BEGIN : AT_CONTENT][0];
+      grammar_call_add(g, f->call[at][i], rule[i], GR_PLAIN, back);
+    }
+  free_states(g, f);
+  for (int i = 0; i < forms->n; i++)
+    if (!*forms->f[i].opening) grammar_call_add(g, f->st[AT_BEGIN][0], rule[i], GR_PLAIN, c->many ? f->st[AT_BEGIN][0] : done);
+  g->rule[root].start = f->st[f->has_bare ? AT_BEGIN : AT_CONTENT][0];
+  g->root = root;
+  return NULL;
+}
+
+static Err *free_build(Calls *c) {
+  Free *f = calloc(1, sizeof *f);
+  CHECK(f, "no memory for a grammar");
+  Err *e = free_fill(c, f);
+  free(f);
+  return e;
+}
+
+/* ---- the whole ---- */
+
+static Err *calls_build(Calls *c) {
+  const TextCallsOptions *o = c->o;
+  c->tool = (const json_t **)arena_alloc(c->w->a, (json_array_size(o->tools) + 1) * sizeof *c->tool);
+  for (size_t i = 0; i < json_array_size(o->tools); i++) {
+    const json_t *f = json_object_get(json_array_get(o->tools, i), "function");
+    if (!o->only || !strcmp(o->only, json_string_value(json_object_get(f, "name")))) c->tool[c->n_tools++] = f;
+  }
+  if (!c->n_tools) return err_new(ERR_USAGE, "tool_choice: no tool \"%s\" is offered", o->only ? o->only : "");
+  TRY(o->may_answer ? free_build(c) : required_build(c));
+  return grammar_finish(c->g, c->w);
+}
+
+Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out) {
   GrWork w = {arena_new("compile"), GR_BUDGET};
+  ToolForms forms = {0};
   Grammar *g = grammar_new();
-  Err *e = calls_build(g, &w, &f, o, is_behind);
+  Calls calls = {.g = g, .w = &w, .o = o, .forms = &forms};
+  Err *e = tool_forms_find(w.a, c, &forms);
+  calls.many = o->many && !forms.is_single;
+  if (!e) e = calls_build(&calls);
   arena_free(w.a);
   if (e) grammar_free(g);
-  else {
-    *out = g;
-    if (is_behind) *trigger = arena_dup_n(a, f.before, f.n_opening);
-  }
+  else *out = g;
   return e;
 }

@@ -224,3 +224,5 @@ bool tool_list_coming(const ToolList *l, const char **args, size_t *n) {
   *n = in_args ? l->object.n - l->value.value_at : l->call.args.n;
   return true;
 }
+
+bool tool_list_is_between(const ToolList *l) { return l->state == LIST_AFTER || l->state == LIST_NEXT; }

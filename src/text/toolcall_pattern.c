@@ -23,6 +23,12 @@ void tool_pattern_compile(const char *text, ToolPattern *out) {
     ToolPart *part = &out->part[i];
     size_t n = strcspn(p, "~%{}!");
     if (n) *part = (ToolPart){.kind = TOOL_LITERAL, .text = p, .n = (int)n};
+    else if (!strncmp(p, "%(", 2)) {
+      const char *end = strstr(p, "%)");
+      CHECK(end, "pattern %s: %%( without %%)", text);
+      *part = (ToolPart){.kind = TOOL_WRITTEN, .text = p + 2, .n = (int)(end - p) - 2};
+      p = end;
+    }
     else if (*p == '%') {
       CHECK(p[1] && strchr("nifxkvwsaopg", p[1]), "pattern %s: unknown sign", text);
       *part = (ToolPart){.kind = kind_of(p[1]), .what = p[1]};
@@ -62,7 +68,7 @@ static const ToolPart *part_of(const ToolRun *r) { return &r->pattern->part[r->a
 static void followers(const ToolRun *r, const ToolPart *next[2]) {
   const ToolPart *p = part_of(r) + 1;
   next[1] = NULL;
-  while (p->kind == TOOL_SPACE || p->kind == TOOL_CERTAIN) p++;
+  while (p->kind == TOOL_SPACE || p->kind == TOOL_CERTAIN || p->kind == TOOL_WRITTEN) p++;
   if (p->kind == TOOL_BACK) p = &r->pattern->part[p->to];
   if (p->kind == TOOL_LOOP) next[1] = &r->pattern->part[p->to], p++;
   next[0] = p;
@@ -73,6 +79,7 @@ static void enter(ToolRun *r, int at) {
   for (r->at = at;; r->at++) {
     const ToolPart *p = part_of(r);
     r->n_lit = 0;
+    if (p->kind == TOOL_WRITTEN) continue;
     if (p->kind == TOOL_BACK) r->at = p->to - 1;
     else if (p->kind == TOOL_CERTAIN) {
       r->has_call = r->has_call || part_of(r)[-1].kind != TOOL_LIST;
@@ -179,6 +186,12 @@ static ToolState value_goes_on(ToolRun *r) {
   return s;
 }
 
+static void args_end(ToolRun *r) {
+  if (r->in_back) add_param(r);
+  r->in_back = false;
+  str_add(&r->args, r->args.n ? "}" : "{}");
+}
+
 static ToolState step_choice(ToolRun *r, uint8_t c) {
   const ToolPart *again = part_of(r) + 1, *leave = &r->pattern->part[part_of(r)->to];
   r->may_repeat = r->may_repeat && again->text[r->n_lit] == (char)c;
@@ -187,9 +200,9 @@ static ToolState step_choice(ToolRun *r, uint8_t c) {
   if (!r->may_repeat && !r->may_leave) return r->in_back ? value_goes_on(r) : TOOL_FAILED;
   bool repeats = r->may_repeat && r->n_lit == again->n, leaves = r->may_leave && r->n_lit == leave->n;
   if (!repeats && !leaves) return TOOL_GOING;
-  if (r->in_back) add_param(r);
+  if (leaves) args_end(r);
+  else if (r->in_back) add_param(r);
   r->in_back = false;
-  if (leaves) str_add(&r->args, r->args.n ? "}" : "{}");
   enter(r, (int)((leaves ? leave : again) - r->pattern->part) + 1);
   return TOOL_GOING;
 }
@@ -244,6 +257,33 @@ ToolState tool_run_step(ToolRun *r, uint8_t c, size_t *n_untaken) {
   }
   return s == TOOL_GOING && part_of(r)->kind == TOOL_END ? TOOL_FINISHED : s;
 }
+
+/* A name that the beginning of a closing marker stands behind: of a call without arguments. */
+static bool name_before_marker(ToolRun *r) {
+  enum { MIN_MARKER = 2 };
+  const ToolPart *next[2];
+  followers(r, next);
+  const ToolPart *lit = next[1] && next[1]->kind == TOOL_LITERAL ? next[1] : NULL; /* behind the loop */
+  for (int k = lit ? lit->n - 1 : 0; k >= MIN_MARKER; k--) {
+    Str *s = &r->captured;
+    if (s->n <= (size_t)k || memcmp(s->p + s->n - k, lit->text, (size_t)k)) continue;
+    s->n -= (size_t)k;
+    s->p[s->n] = 0;
+    return take_capture(r);
+  }
+  return false;
+}
+
+bool tool_run_end(ToolRun *r) {
+  if (r->at < 0 || r->is_certain) return false;
+  const ToolPart *p = part_of(r);
+  bool is_left = p->kind == TOOL_LOOP && r->n_lit && r->may_leave && !r->may_repeat;
+  if (!is_left && !(p->kind == TOOL_CAPTURE && p->what == 'n' && name_before_marker(r))) return false;
+  args_end(r);
+  return true;
+}
+
+bool tool_run_is_between(const ToolRun *r) { return r->at >= 0 && part_of(r)->kind == TOOL_LIST && tool_list_is_between(&r->list); }
 
 const ToolCall *tool_run_call(ToolRun *r, ToolCall *view) {
   for (int i = 0; i < r->pattern->n_parts; i++)

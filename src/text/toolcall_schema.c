@@ -3,7 +3,7 @@
 #include <string.h>
 #include "text/toolcall.h"
 
-enum { T_STRING = 1, T_NUMBER = 2, T_INTEGER = 4, T_BOOLEAN = 8, T_OBJECT = 16, T_ARRAY = 32, T_NULL = 64, MAX_SCHEMA_DEPTH = 16 };
+enum { MAX_SCHEMA_DEPTH = 16 };
 
 static const json_t *find_exact(const ToolSet *s, const Str *name) {
   for (size_t i = 0; i < json_array_size(s->tools); i++) {
@@ -51,14 +51,14 @@ static unsigned type_named(const char *name) {
 
 static unsigned type_of_value(const json_t *v) {
   switch (json_typeof(v)) {
-    case JSON_STRING: return T_STRING;
-    case JSON_INTEGER: return T_INTEGER | T_NUMBER;
-    case JSON_REAL: return T_NUMBER;
+    case JSON_STRING: return TOOL_TYPE_STRING;
+    case JSON_INTEGER: return TOOL_TYPE_INTEGER | TOOL_TYPE_NUMBER;
+    case JSON_REAL: return TOOL_TYPE_NUMBER;
     case JSON_TRUE:
-    case JSON_FALSE: return T_BOOLEAN;
-    case JSON_OBJECT: return T_OBJECT;
-    case JSON_ARRAY: return T_ARRAY;
-    default: return T_NULL;
+    case JSON_FALSE: return TOOL_TYPE_BOOLEAN;
+    case JSON_OBJECT: return TOOL_TYPE_OBJECT;
+    case JSON_ARRAY: return TOOL_TYPE_ARRAY;
+    default: return TOOL_TYPE_NULL;
   }
 }
 
@@ -99,21 +99,21 @@ static unsigned types(const json_t *schema, const json_t *root, int depth, int *
   }
   const json_t *ref = json_object_get(schema, "$ref");
   if (json_is_string(ref)) mask |= types(pointed(root, json_string_value(ref)), root, depth + 1, budget);
-  if (!mask && json_is_object(json_object_get(schema, "properties"))) mask = T_OBJECT;
-  if (!mask && json_object_get(schema, "items")) mask = T_ARRAY;
+  if (!mask && json_is_object(json_object_get(schema, "properties"))) mask = TOOL_TYPE_OBJECT;
+  if (!mask && json_object_get(schema, "items")) mask = TOOL_TYPE_ARRAY;
   return mask;
 }
 
 /* Whether JSON text that begins with this byte is of one of the types. */
 static bool fits(unsigned mask, char first) {
   switch (first) {
-    case '"': return mask & T_STRING;
-    case '{': return mask & T_OBJECT;
-    case '[': return mask & T_ARRAY;
+    case '"': return mask & TOOL_TYPE_STRING;
+    case '{': return mask & TOOL_TYPE_OBJECT;
+    case '[': return mask & TOOL_TYPE_ARRAY;
     case 't':
-    case 'f': return mask & T_BOOLEAN;
-    case 'n': return mask & T_NULL;
-    default: return mask & (T_NUMBER | T_INTEGER);
+    case 'f': return mask & TOOL_TYPE_BOOLEAN;
+    case 'n': return mask & TOOL_TYPE_NULL;
+    default: return mask & (TOOL_TYPE_NUMBER | TOOL_TYPE_INTEGER);
   }
 }
 
@@ -125,13 +125,35 @@ static bool add_as(ToolDialect d, unsigned mask, const char *text, size_t n, Str
   return false;
 }
 
-void tool_param_add(const json_t *tool, const char *key, size_t n_key, const char *text, size_t n, Str *out) {
+/* The types of a property in an object's schema and what it is put together from; *found: it is declared somewhere. */
+static unsigned property_types(const json_t *schema, const json_t *root, const char *key, size_t n, int depth, int *budget, bool *found) {
+  static const char *const all[] = {"allOf", "anyOf", "oneOf"}, *const one[] = {"then", "else"};
+  unsigned mask = 0;
+  if (!json_is_object(schema) || depth > MAX_SCHEMA_DEPTH || --*budget < 0) return 0;
+  const json_t *own = key ? json_object_getn(json_object_get(schema, "properties"), key, n) : NULL, *ref = json_object_get(schema, "$ref");
+  if (own) *found = true, mask |= types(own, root, 0, budget);
+  for (size_t k = 0; k < COUNT_OF(all); k++) {
+    const json_t *list = json_object_get(schema, all[k]);
+    for (size_t i = 0; json_is_array(list) && i < json_array_size(list); i++) mask |= property_types(json_array_get(list, i), root, key, n, depth + 1, budget, found);
+  }
+  for (size_t k = 0; k < COUNT_OF(one); k++) mask |= property_types(json_object_get(schema, one[k]), root, key, n, depth + 1, budget, found);
+  if (json_is_string(ref)) mask |= property_types(pointed(root, json_string_value(ref)), root, key, n, depth + 1, budget, found);
+  return mask;
+}
+
+unsigned tool_param_types(const json_t *tool, const char *key, size_t n) {
   const json_t *root = json_object_get(tool, "parameters");
   int budget = 1000;
-  unsigned mask = types(json_object_getn(json_object_get(root, "properties"), key, n_key), root, 0, &budget);
+  bool found = false;
+  unsigned mask = property_types(root, root, key, n, 0, &budget, &found);
+  return found ? mask : types(json_object_get(root, "additionalProperties"), root, 0, &budget);
+}
+
+void tool_param_add(const json_t *tool, const char *key, size_t n_key, const char *text, size_t n, Str *out) {
+  unsigned mask = tool_param_types(tool, key, n_key);
   bool done = false;
   if (!mask) done = false;
-  else if (mask & T_STRING) done = (mask & T_NULL) && add_as(TOOL_JSON, T_NULL, text, n, out);
+  else if (mask & TOOL_TYPE_STRING) done = (mask & TOOL_TYPE_NULL) && add_as(TOOL_JSON, TOOL_TYPE_NULL, text, n, out);
   else done = add_as(TOOL_JSON, mask, text, n, out) || add_as(TOOL_PYTHON, mask, text, n, out);
   if (!done) tool_string_add(out, text, n);
 }

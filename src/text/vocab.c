@@ -23,12 +23,23 @@ void text_ids_add(TextIds *ids, int32_t id) {
   ids->p[ids->n++] = id;
 }
 
+/* Zeroed memory as long as v; what is large lies in huge pages where there are any, for it is read here and there. */
+static void *table_alloc(TextVocab *v, size_t n, size_t each) {
+  CHECK(n < SIZE_MAX / 64 / each, "a table of %zu entries", n);
+  if (n * each < (size_t)2 << 20 || v->n_pages == (int)COUNT_OF(v->pages)) return arena_alloc(v->arena, n * each);
+  Pages *p = &v->pages[v->n_pages];
+  Err *e = os_pages_alloc(n * each, p);
+  CHECK(!e, "%s", err_text(e));
+  v->n_pages++;
+  return p->p;
+}
+
 TextVocab *text_vocab_alloc(int n_tokens) {
   Arena *a = arena_new("vocabulary");
   TextVocab *v = ARENA_NEW(a, TextVocab);
   v->arena = a;
   v->n_tokens = n_tokens;
-  v->tok = ARENA_ARRAY(a, Tok, (size_t)n_tokens + 1);
+  v->tok = table_alloc(v, (size_t)n_tokens + 1, sizeof *v->tok);
   for (int i = 0; i < n_tokens; i++) v->tok[i] = (Tok){.text = "", .piece = "", .type = TEXT_TOKEN_UNUSED, .byte = -1};
   for (int i = 0; i < 256; i++) v->byte_id[i] = -1;
   v->unk = v->bos = v->eos = -1;
@@ -43,13 +54,13 @@ void text_vocab_free(TextVocab *v) {
   text_trie_free(&v->trie);
   text_trie_free(&v->added_raw);
   text_trie_free(&v->added_norm);
+  for (int i = 0; i < v->n_pages; i++) os_pages_free(&v->pages[i]);
   arena_free(v->arena);
 }
 
 int text_vocab_n_tokens(const TextVocab *v) { return v->n_tokens; }
 int text_vocab_bos(const TextVocab *v) { return v->bos; }
 int text_vocab_eos(const TextVocab *v) { return v->eos; }
-int text_vocab_find(const TextVocab *v, const char *text, size_t n) { return text_map_find(v, &v->by_text, false, text, n); }
 bool text_vocab_is_special(const TextVocab *v, int32_t id) { return id >= 0 && id < v->n_tokens && v->tok[id].special; }
 const char *text_vocab_spelling(const TextVocab *v, int32_t id, size_t *n) {
   if (id < 0 || id >= v->n_tokens) return NULL;
@@ -87,37 +98,73 @@ uint64_t text_hash(const char *p, size_t n) {
 
 /* Maps: open addressing, at most half full. A slot alone decides on spellings of up to 8 bytes, which most are. */
 static bool is_spelled(const TextVocab *v, const IdSlot *s, bool piece, uint64_t head, const char *p, size_t n) {
-  if (s->head != head || s->n != n) return false;
+  if (s->head != head || (s->n & ~(uint32_t)NOT_MODEL) != n) return false;
   if (n <= 8) return true;
   const Tok *t = &v->tok[s->id];
   return !memcmp((piece ? t->piece : t->text) + 8, p + 8, n - 8);
 }
 
-static void map_put(const TextVocab *v, IdMap *m, bool piece, int32_t id) {
+/* The first one keeps a spelling, and the first of the model's beside it. */
+static void map_put(TextVocab *v, IdMap *m, bool piece, int32_t id, uint32_t hash) {
   const Tok *t = &v->tok[id];
   const char *p = piece ? t->piece : t->text;
-  uint32_t n = piece ? t->n_piece : t->n_text;
+  uint32_t n = piece ? t->n_piece : t->n_text, i = hash & m->mask;
   uint64_t head = head_of(p, n);
-  uint32_t i = (uint32_t)text_hash(p, n) & m->mask;
-  for (; m->slot[i].id >= 0; i = (i + 1) & m->mask)
-    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return; /* the first one keeps the spelling */
-  m->slot[i] = (IdSlot){head, n, id};
+  for (; m->slot[i].n; i = (i + 1) & m->mask) {
+    if (!is_spelled(v, &m->slot[i], piece, head, p, n)) continue;
+    v->alike = true;
+    if (!t->in_model || !(m->slot[i].n & NOT_MODEL)) return;
+  }
+  m->slot[i] = (IdSlot){head, n | (t->in_model ? 0 : (uint32_t)NOT_MODEL), id};
 }
 
-static void map_init(const TextVocab *v, IdMap *m) {
+static uint32_t slots_for(uint32_t n) {
   uint32_t cap = 16;
-  while (cap < 2 * (uint32_t)v->n_tokens) cap *= 2;
-  m->slot = ARENA_ARRAY(v->arena, IdSlot, cap);
-  memset(m->slot, 0xFF, cap * sizeof *m->slot);
-  m->mask = cap - 1;
+  while (cap < 2 * n) cap *= 2;
+  return cap;
 }
 
-int text_map_find(const TextVocab *v, const IdMap *m, bool piece, const char *p, size_t n) {
-  if (!m->slot) return -1;
+/* All tokens, or the model's pieces. */
+static void map_fill(TextVocab *v, IdMap *m, bool piece) {
+  uint32_t cap = slots_for((uint32_t)v->n_tokens), hash[BATCH];
+  *m = (IdMap){table_alloc(v, cap, sizeof *m->slot), cap - 1};
+  for (int at = 0; at < v->n_tokens; at += BATCH) {
+    int n = MIN((int)BATCH, v->n_tokens - at);
+    for (int i = 0; i < n; i++) {
+      const Tok *t = &v->tok[at + i];
+      hash[i] = (uint32_t)text_hash(piece ? t->piece : t->text, piece ? t->n_piece : t->n_text);
+      __builtin_prefetch(&m->slot[hash[i] & m->mask]);
+    }
+    for (int i = 0; i < n; i++) {
+      const Tok *t = &v->tok[at + i];
+      if (piece ? t->in_model && t->n_piece : t->n_text) map_put(v, m, piece, at + i, hash[i]);
+    }
+  }
+}
+
+static int map_find(const TextVocab *v, const IdMap *m, bool piece, uint32_t hash, const char *p, size_t n) {
+  if (!m->slot || !n) return -1;
   uint64_t head = head_of(p, n);
-  for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].id >= 0; i = (i + 1) & m->mask)
+  for (uint32_t i = hash & m->mask; m->slot[i].n; i = (i + 1) & m->mask)
     if (is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
   return -1;
+}
+
+int text_vocab_find(const TextVocab *v, const char *text, size_t n) { return map_find(v, &v->by_text, false, (uint32_t)text_hash(text, n), text, n); }
+
+int text_piece_find(const TextVocab *v, const char *p, size_t n) {
+  const IdMap *m = v->leveled ? &v->by_piece : &v->by_text;
+  if (!m->slot || !n) return -1;
+  uint64_t head = head_of(p, n);
+  for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].n; i = (i + 1) & m->mask)
+    if (!(m->slot[i].n & NOT_MODEL) && is_spelled(v, &m->slot[i], true, head, p, n)) return m->slot[i].id;
+  return -1;
+}
+
+void text_vocab_index_text(TextVocab *v) { map_fill(v, &v->by_text, false); }
+void text_vocab_index_more(TextVocab *v, int32_t id) {
+  const Tok *t = &v->tok[id];
+  if (t->n_text) map_put(v, &v->by_text, false, id, (uint32_t)text_hash(t->text, t->n_text));
 }
 
 /* GPT-2 spells a byte as a printable character: itself where that prints, else U+0100 and on. */
@@ -133,62 +180,98 @@ static int level_byte(int32_t cp) {
   return -1;
 }
 
-bool text_bytes_from_level(Arena *a, const char *p, size_t n, const char **out, uint32_t *n_out) {
-  char *b = arena_alloc(a, n + 1);
+bool text_bytes_from_level(const char *p, size_t n, char *out, uint32_t *n_out) {
   uint32_t m = 0;
   for (const char *q = p, *end = p + n; q < end;) {
     int32_t cp;
+    if (*q > ' ' && *q < 0x7F) { out[m++] = *q++; continue; }
     q += text_utf8_next(q, end, &cp);
     int byte = cp < 0 ? -1 : level_byte(cp);
     if (byte < 0) return false;
-    b[m++] = (char)byte;
+    out[m++] = (char)byte;
   }
-  *out = b;
   *n_out = m;
   return true;
 }
 
+static uint64_t merge_key(int32_t left, int32_t right) { return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1; }
+static uint64_t merge_hash(uint64_t key) { return key * 0x9E3779B97F4A7C15u; }
+
 static void merge_put(MergeMap *m, uint64_t key, MergeTo to) {
-  uint64_t h = key * 0x9E3779B97F4A7C15u;
+  uint64_t h = merge_hash(key);
   uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
-  for (; m->slot[i].to.id >= 0; i = (i + 1) & m->mask)
+  for (; m->slot[i].key; i = (i + 1) & m->mask)
     if (m->slot[i].key == key) return;
   m->maybe[bit / 64] |= (uint64_t)1 << (bit % 64);
   m->slot[i] = (MergeSlot){key, to};
   m->n++;
 }
 
+MergeTo text_pair_find(const TextVocab *v, const char *p, size_t n, int32_t left, int32_t right) {
+  MergeTo none = {0, -1};
+  if (v->by_rank) {
+    int id = n <= v->max_piece ? text_piece_find(v, p, n) : -1;
+    return id < 0 ? none : (MergeTo){v->tok[id].rank, id};
+  }
+  const MergeMap *m = &v->merges;
+  if (left < 0 || right < 0 || !m->slot) return none;
+  uint64_t key = merge_key(left, right), h = merge_hash(key);
+  uint32_t i = (uint32_t)(h >> 32) & m->mask, bit = (uint32_t)(h >> 24) & m->maybe_mask;
+  if (!(m->maybe[bit / 64] >> (bit % 64) & 1)) return none;
+  while (m->slot[i].key && m->slot[i].key != key) i = (i + 1) & m->mask;
+  return m->slot[i].key ? m->slot[i].to : none;
+}
+
 void text_vocab_merges_reserve(TextVocab *v, int n) {
-  uint32_t cap = 32;
-  while (cap < 2 * (uint32_t)n) cap *= 2;
-  MergeMap *m = &v->merges, old = *m;
-  *m = (MergeMap){.mask = cap - 1, .maybe_mask = 4 * cap - 1};
-  m->slot = ARENA_ARRAY(v->arena, MergeSlot, cap);
-  memset(m->slot, 0xFF, cap * sizeof *m->slot);
-  m->maybe = ARENA_ARRAY(v->arena, uint64_t, cap * 4 / 64); /* 4 bits a slot */
-  for (uint32_t i = 0; old.slot && i <= old.mask; i++)
-    if (old.slot[i].to.id >= 0) merge_put(m, old.slot[i].key, old.slot[i].to);
+  uint32_t cap = slots_for((uint32_t)MAX(n, 16));
+  v->merges = (MergeMap){.mask = cap - 1, .maybe_mask = 4 * cap - 1};
+  v->merges.slot = table_alloc(v, cap, sizeof *v->merges.slot);
+  v->merges.maybe = table_alloc(v, cap * 4 / 64, sizeof(uint64_t)); /* 4 bits a slot */
+}
+
+static bool is_join(const TextVocab *v, int id, const MergeText *m) {
+  if (id < 0 || id >= v->n_tokens || v->tok[id].n_text != m->n_left + m->n_right) return false;
+  const char *p = v->tok[id].text;
+  return !memcmp(p, m->left, m->n_left) && !memcmp(p + m->n_left, m->right, m->n_right);
+}
+
+/* Merges are listed in the order in which they were learned, and so are the tokens: the next one is the guess. */
+static int find_join(const TextVocab *v, const MergeText *m, int32_t last) {
+  for (int32_t id = last; id <= last + 1; id++)
+    if (!v->alike && is_join(v, id, m)) return id;
+  char small[512], *join = m->n_left + m->n_right <= sizeof small ? small : malloc(m->n_left + m->n_right);
+  CHECK(join, "out of memory");
+  memcpy(join, m->left, m->n_left);
+  memcpy(join + m->n_left, m->right, m->n_right);
+  int id = text_vocab_find(v, join, m->n_left + m->n_right);
+  if (join != small) free(join);
+  return id;
 }
 
 /* A merge whose parts or join are no tokens can never happen: it is left out, as everywhere else. */
-Err *text_vocab_merge_add(TextVocab *v, const char *left, size_t nl, const char *right, size_t nr, uint32_t rank) {
-  char small[512], *join = nl + nr <= sizeof small ? small : malloc(nl + nr);
-  CHECK(join, "out of memory");
-  memcpy(join, left, nl);
-  memcpy(join + nl, right, nr);
-  int a = text_vocab_find(v, left, nl), b = text_vocab_find(v, right, nr), c = text_vocab_find(v, join, nl + nr);
-  if (join != small) free(join);
-  if (a < 0 || b < 0 || c < 0) return NULL;
-  if (v->merges.n > v->merges.mask / 2) text_vocab_merges_reserve(v, (int)v->merges.mask);
-  merge_put(&v->merges, (uint64_t)(uint32_t)a << 32 | (uint32_t)b, (MergeTo){rank, c});
-  return NULL;
-}
-
-Err *text_vocab_index_text(TextVocab *v) {
-  map_init(v, &v->by_text);
-  for (int i = 0; i < v->n_tokens; i++)
-    if (v->tok[i].n_text) map_put(v, &v->by_text, false, i);
-  return NULL;
+void text_vocab_merges_add(TextVocab *v, const MergeText *m, int n) {
+  uint32_t hash[BATCH][2];
+  int32_t part[BATCH][2];
+  MergeMap *map = &v->merges;
+  CHECK(n <= BATCH && map->slot, "%d merges at a time", n);
+  for (int i = 0; i < n; i++) {
+    hash[i][0] = (uint32_t)text_hash(m[i].left, m[i].n_left);
+    hash[i][1] = (uint32_t)text_hash(m[i].right, m[i].n_right);
+    for (int k = 0; k < 2; k++) __builtin_prefetch(&v->by_text.slot[hash[i][k] & v->by_text.mask]);
+  }
+  for (int i = 0; i < n; i++) {
+    part[i][0] = map_find(v, &v->by_text, false, hash[i][0], m[i].left, m[i].n_left);
+    part[i][1] = map_find(v, &v->by_text, false, hash[i][1], m[i].right, m[i].n_right);
+    __builtin_prefetch(&map->slot[(uint32_t)(merge_hash(merge_key(part[i][0], part[i][1])) >> 32) & map->mask]);
+  }
+  for (int i = 0; i < n; i++) {
+    if (part[i][0] < 0 || part[i][1] < 0) continue;
+    int join = find_join(v, &m[i], map->last);
+    if (join < 0) continue;
+    map->last = join;
+    CHECK(map->n <= map->mask / 2, "more merges than were told");
+    merge_put(map, merge_key(part[i][0], part[i][1]), (MergeTo){m[i].rank, join});
+  }
 }
 
 /* Scores order the merges of SentencePiece vocabularies: the highest first. Equal scores get equal ranks. */
@@ -283,7 +366,7 @@ static uint32_t note_cuts(Cuts *c, const char *p, uint32_t n, bool put) {
 
 static void index_cuts(TextVocab *v) {
   Cuts c = {.mark = v->byte_level ? " " : "\xE2\x96\x81", .n_mark = v->byte_level ? 1 : 3, .ctx_mask = 1023};
-  if (v->model != MODEL_BPE || v->ignore_merges || text_map_find(v, &v->by_piece, true, c.mark, c.n_mark) < 0) return;
+  if (v->model != MODEL_BPE || v->ignore_merges || (v->byte_level ? v->byte_id[' '] : text_piece_find(v, c.mark, c.n_mark)) < 0) return;
   uint32_t found = 0;
   for (int put = 0; put < 2; put++) {
     while (put && c.ctx_mask < 32 * found && c.ctx_mask < (1u << 24) - 1) c.ctx_mask = 2 * c.ctx_mask + 1;
@@ -314,26 +397,21 @@ static void index_pieces(TextVocab *v) {
 }
 
 Err *text_vocab_finish(TextVocab *v) {
-  if (!v->by_text.slot) TRY(text_vocab_index_text(v));
-  map_init(v, &v->by_piece);
+  if (!v->by_text.slot) text_vocab_index_text(v);
+  if (v->leveled && v->ignore_merges) map_fill(v, &v->by_piece, true);
   v->max_piece = 0;
   double worst = 0;
   for (int i = 0; i < v->n_tokens; i++) {
     Tok *t = &v->tok[i];
-    if (t->byte >= 0 && v->byte_id[t->byte] < 0) v->byte_id[t->byte] = i;
+    if (t->byte >= 0 && !v->byte_level && v->byte_id[t->byte] < 0) v->byte_id[t->byte] = i;
     if (!t->in_model || !t->n_piece) continue;
-    map_put(v, &v->by_piece, true, i);
+    if (v->byte_level && t->n_piece == 1 && v->byte_id[(uint8_t)t->piece[0]] < 0) v->byte_id[(uint8_t)t->piece[0]] = i;
     v->max_piece = MAX(v->max_piece, t->n_piece);
     worst = MIN(worst, (double)t->score);
   }
   v->unk_score = worst - 10;
   index_pieces(v);
   index_cuts(v);
-  if (v->byte_level)
-    for (int b = 0; b < 256; b++) {
-      char c = (char)b;
-      v->byte_id[b] = text_map_find(v, &v->by_piece, true, &c, 1);
-    }
   if (v->byte_level && v->model == MODEL_BPE) index_byte_pairs(v);
   return index_added(v);
 }
@@ -347,41 +425,60 @@ static void add_around(TextVocab *v, int first, int last, int last2) {
   if (last2 >= 0) v->suffix[v->n_suffix++] = last2;
 }
 
-static Err *source_tokens(TextVocab *v, const TextVocabSource *src, bool level) {
-  v->added = ARENA_ARRAY(v->arena, Added, (size_t)src->n_tokens + 1);
-  for (int i = 0; i < src->n_tokens; i++) {
-    Tok *t = &v->tok[i];
-    if (!src->token[i]) return err_new(ERR_FORMAT, "tokenizer: token %d has no text", i);
-    size_t n = src->token_bytes ? src->token_bytes[i] : strlen(src->token[i]);
-    if (n > UINT32_MAX / 4) return err_new(ERR_FORMAT, "tokenizer: token %d has %zu bytes", i, n);
-    int type = src->type ? src->type[i] : TEXT_TOKEN_NORMAL;
-    if (type < TEXT_TOKEN_NORMAL || type > TEXT_TOKEN_BYTE) type = TEXT_TOKEN_NORMAL;
-    float score = src->score ? src->score[i] : 0;
-    *t = (Tok){.text = arena_dup_n(v->arena, src->token[i], n), .n_text = (uint32_t)n, .score = score == score ? score : 0, .type = (uint8_t)type, .byte = -1, .rank = (uint32_t)i};
-    t->piece = t->text;
-    t->n_piece = t->n_text;
-    t->special = type == TEXT_TOKEN_CONTROL || type == TEXT_TOKEN_UNKNOWN;
-    t->in_model = type == TEXT_TOKEN_NORMAL || type == TEXT_TOKEN_UNUSED || (level && type == TEXT_TOKEN_USER);
-    if (type == TEXT_TOKEN_BYTE) {
-      t->byte = (int16_t)byte_of_spelling(t->text, n);
-      if (t->byte < 0) return err_new(ERR_FORMAT, "tokenizer: byte token %d is spelled '%.*s', expected <0x00> to <0xFF>", i, (int)MIN(n, (size_t)40), t->text);
-    }
-    if (level && type == TEXT_TOKEN_NORMAL && !text_bytes_from_level(v->arena, t->text, n, &t->piece, &t->n_piece)) t->in_model = false;
-    if (t->special || type == TEXT_TOKEN_USER) v->added[v->n_added++] = (Added){.id = i, .special = t->special};
+/* One token as the file has it; *room is where its text is kept, and its bytes behind it. */
+static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, bool level, char **room) {
+  Tok *t = &v->tok[i];
+  size_t n = src->token_bytes ? src->token_bytes[i] : strlen(src->token[i]);
+  int type = src->type ? src->type[i] : TEXT_TOKEN_NORMAL;
+  if (type < TEXT_TOKEN_NORMAL || type > TEXT_TOKEN_BYTE) type = TEXT_TOKEN_NORMAL;
+  float score = src->score ? src->score[i] : 0;
+  memcpy(*room, src->token[i], n);
+  *t = (Tok){.text = *room, .n_text = (uint32_t)n, .score = score == score ? score : 0, .type = (uint8_t)type, .byte = -1, .rank = (uint32_t)i};
+  t->piece = t->text;
+  t->n_piece = t->n_text;
+  t->special = type == TEXT_TOKEN_CONTROL || type == TEXT_TOKEN_UNKNOWN;
+  t->in_model = type == TEXT_TOKEN_NORMAL || type == TEXT_TOKEN_UNUSED || (level && type == TEXT_TOKEN_USER);
+  *room += n + 1;
+  if (type == TEXT_TOKEN_BYTE) {
+    t->byte = (int16_t)byte_of_spelling(t->text, n);
+    if (t->byte < 0) return err_new(ERR_FORMAT, "tokenizer: byte token %d is spelled '%.*s', expected <0x00> to <0xFF>", i, (int)MIN(n, (size_t)40), t->text);
   }
+  if (level && type == TEXT_TOKEN_NORMAL) {
+    t->piece = *room;
+    t->in_model = text_bytes_from_level(t->text, n, *room, &t->n_piece);
+    if (!t->in_model) t->piece = t->text;
+    *room += n;
+  }
+  if (t->special || type == TEXT_TOKEN_USER) v->added[v->n_added++] = (Added){.id = i, .special = t->special};
+  return NULL;
+}
+
+static Err *source_tokens(TextVocab *v, const TextVocabSource *src, bool level) {
+  size_t n = 0;
+  v->added = ARENA_ARRAY(v->arena, Added, (size_t)src->n_tokens + 1);
+  v->leveled = level;
+  for (int i = 0; i < src->n_tokens; i++) {
+    if (!src->token[i]) return err_new(ERR_FORMAT, "tokenizer: token %d has no text", i);
+    size_t one = src->token_bytes ? src->token_bytes[i] : strlen(src->token[i]);
+    if (one > UINT32_MAX / 4) return err_new(ERR_FORMAT, "tokenizer: token %d has %zu bytes", i, one);
+    n += one + 1;
+  }
+  char *room = arena_alloc(v->arena, level ? 2 * n : n);
+  for (int i = 0; i < src->n_tokens; i++) TRY(source_token(v, src, i, level, &room));
   return NULL;
 }
 
 static Err *source_bpe(TextVocab *v, const TextVocabSource *src) {
   if (!src->n_merges) return err_new(ERR_FORMAT, "tokenizer: no merges (tokenizer.ggml.merges), which kind '%s' needs", src->kind);
-  TRY(text_vocab_index_text(v));
+  text_vocab_index_text(v);
   text_vocab_merges_reserve(v, src->n_merges);
-  for (int i = 0; i < src->n_merges; i++) {
-    size_t n = src->merge_bytes ? src->merge_bytes[i] : strlen(src->merge[i]);
-    const char *sp = n > 1 ? memchr(src->merge[i] + 1, ' ', n - 1) : NULL;
-    if (!sp) return err_new(ERR_FORMAT, "tokenizer: merge %d is '%.*s', expected two parts with a space between", i, (int)MIN(n, (size_t)40), src->merge[i]);
-    size_t nl = (size_t)(sp - src->merge[i]);
-    TRY(text_vocab_merge_add(v, src->merge[i], nl, sp + 1, n - nl - 1, (uint32_t)i));
+  MergeText batch[BATCH];
+  for (int i = 0, n = 0; i < src->n_merges; i++) {
+    size_t len = src->merge_bytes ? src->merge_bytes[i] : strlen(src->merge[i]);
+    const char *p = src->merge[i], *sp = len > 1 ? memchr(p + 1, ' ', len - 1) : NULL;
+    if (!sp || len > UINT32_MAX / 4) return err_new(ERR_FORMAT, "tokenizer: merge %d is '%.*s', expected two parts with a space between", i, (int)MIN(len, (size_t)40), p);
+    batch[n++] = (MergeText){p, sp + 1, (uint32_t)(sp - p), (uint32_t)(len - 1) - (uint32_t)(sp - p), (uint32_t)i};
+    if (n == BATCH || i + 1 == src->n_merges) text_vocab_merges_add(v, batch, n), n = 0;
   }
   return NULL;
 }
@@ -625,6 +722,19 @@ static Err *walk_normalize(Walk *w, const char *p, const uint8_t *user, size_t n
   return e;
 }
 
+static bool same_ids(const int32_t *a, const int32_t *b, int n) { return n && !memcmp(a, b, (size_t)n * sizeof *a); }
+
+/* The tokens behind a text whose own ids begin at body; and those before it go where it has them itself. */
+static void add_ends(const TextVocab *v, unsigned flags, size_t start, size_t body, TextIds *out) {
+  bool once = flags & TEXT_ONCE;
+  size_t n = out->n - body, k = (size_t)v->n_prefix;
+  if (!(once && n >= (size_t)v->n_suffix && same_ids(out->p + out->n - v->n_suffix, v->suffix, v->n_suffix)))
+    for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
+  if (!once || n < k || !same_ids(out->p + body, v->prefix, v->n_prefix)) return;
+  memmove(out->p + start, out->p + body, (out->n - body) * sizeof *out->p);
+  out->n -= k;
+}
+
 Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned flags, TextIds *out) {
   return text_tokenize_marked(v, bytes, NULL, n, flags, out);
 }
@@ -632,12 +742,12 @@ Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned fla
 Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out) {
   if (n > 1u << 30) return err_new(ERR_LIMIT, "text of %zu bytes, expected at most %u", n, 1u << 30);
   Walk w = {v, flags, arena_new("tokenize"), text_model_scratch_new(n, user || (flags & TEXT_PLAIN)), out, false};
-  size_t start = out->n;
+  size_t start = out->n, body = start;
   if (flags & TEXT_ADD_SPECIAL)
     for (int i = 0; i < v->n_prefix; i++) text_ids_add(out, v->prefix[i]);
+  body = out->n;
   Err *e = cut_added(&w, &v->added_raw, bytes, user, n, true, walk_normalize);
-  if (flags & TEXT_ADD_SPECIAL)
-    for (int i = 0; i < v->n_suffix; i++) text_ids_add(out, v->suffix[i]);
+  if (flags & TEXT_ADD_SPECIAL) add_ends(v, flags, start, body, out);
   if (e) out->n = start;
   text_model_scratch_free(w.scratch);
   arena_free(w.arena);

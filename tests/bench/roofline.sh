@@ -20,6 +20,9 @@ is_json "decode after 8" "$out" 'o["decode"]["context"] == 8'
 expect "--json=FILE" 0 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --json="$TEST_TMP/figures"
 is_json "is written" "$TEST_TMP/figures" 'o["model"]'
 expect "a plot into a folder that is not there" 1 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg "$TEST_TMP/none/b.svg"
+expect "a prompt longer than the model's context" 2 "$LUMEN" bench $M --prompt 100000
+has "both are named" "$err" "--prompt 100000"
+has "and the model's" "$err" "the model was made for 512"
 expect "more context than there may be" 2 "$LUMEN" bench $M --context 17m
 
 odd="$TEST_TMP/a&b <i>\"x\" $(printf '\377\303\050').gguf"

@@ -62,6 +62,28 @@ expect "--verbose" 0 "$LUMEN" run $M "the light" -r -T 0 -n 3 --verbose
 has "prints figures on standard error" "$err" "3 answer tokens"
 expect "a chat template" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --json --system "be brief"
 is_json "makes a longer prompt" "$out" 'o["prompt_tokens"] > 15'
+own='{% for m in messages %}{{ m.content }}{% endfor %}'
+printf %s "$own" > "$TEST_TMP/own.jinja"
+expect "what is said without a template" 0 "$LUMEN" run $M "the light" -r -T 0 -n 3 --json
+plain=$(python3 -c 'import json, sys; o = json.load(open(sys.argv[1])); print(o["ids"], o["prompt_tokens"])' "$out")
+for given in "--chat-template-file $TEST_TMP/own.jinja" "--chat-template"; do
+  if [ "$given" = --chat-template ]; then expect "$given" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --json --chat-template "$own" --trace "chat>$TEST_TMP/trace"
+  else expect "$given" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --json $given --trace "chat>$TEST_TMP/trace"; fi
+  is_json "is used instead of the model's own" "$out" "abs(o['prompt_tokens'] - int('$plain'.split()[-1])) <= 1"
+  has "and told of" "$TEST_TMP/trace" "chat template: 50 bytes, given instead of the model's own"
+done
+expect "the model's own" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --json --trace "chat>$TEST_TMP/trace"
+has "is told of" "$TEST_TMP/trace" "bytes, the model's own"
+printf 'a\n{%% if %%}' > "$TEST_TMP/broken.jinja"
+expect "a template that is broken" 1 "$LUMEN" run $M "x" --chat-template-file "$TEST_TMP/broken.jinja"
+has "its file and line are named" "$err" "broken.jinja: template line 2"
+expect "a template that is not there" 1 "$LUMEN" run $M "x" --chat-template-file "$TEST_TMP/none.jinja"
+expect "a name instead of a template" 2 "$LUMEN" run $M "x" --chat-template chatml
+has "what is expected" "$err" "'chatml', expected the text of a Jinja template"
+expect "two templates" 2 "$LUMEN" run $M "x" --chat-template "$own" --chat-template-file "$TEST_TMP/own.jinja"
+expect "a template and --raw" 2 "$LUMEN" run $M "x" --raw --chat-template "$own"
+expect "a template that refuses" 2 "$LUMEN" run $M "x" --chat-template '{{ raise_exception("not today") }}'
+has "what it says" "$err" "not today"
 
 expect "no model" 2 "$LUMEN" run
 expect "a file that is not there" 1 "$LUMEN" run "$TEST_TMP/none.gguf" x
@@ -70,6 +92,8 @@ expect "no such model" 1 "$LUMEN" run smolm2-135m x
 has "a near name" "$err" "smollm2-135m"
 expect "no prompt" 2 "$LUMEN" run $M
 expect "an empty prompt" 2 "$LUMEN" run $M --raw ""
+expect "more context than the model was made for" 0 "$LUMEN" run $M "the light" -T 0 -n 2 --context 100000
+has "is said" "$err" "--context 100000 is more than the "
 expect "a prompt longer than the context" 1 "$LUMEN" run $M --raw "the light of the world" --context 4
 has "says both lengths" "$err" "the context holds 4"
 expect "an empty stop text" 2 "$LUMEN" run $M x --raw --stop ""

@@ -29,6 +29,17 @@ bad "a negative id" "-1" "0x2d"
 bad "an id past 31 bits" "99999999999" "above 2147483647"
 bad "an id outside the vocabulary" "1 512" "512"
 bad "more ids than the context" "1 2 3 4 5 6 7 8 9" "8"
+expect "more ids than the context" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/c" --context 8
+has "the option that holds more" "$err" "--context"
+if [ -c /dev/full ]; then
+  ln -s /dev/full "$TEST_TMP/full"
+  expect "logits to a full device" 1 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/full"
+  [ -e "$TEST_TMP/full" ] && ok "the device is still there" || not_ok "the device is still there" "it was removed"
+else skip "logits to a full device" "no /dev/full here"; fi
+printf '1 512' > "$TEST_TMP/bad"
+mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null & }
+expect "an id outside the vocabulary, into a pipe" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
+[ -p "$TEST_TMP/pipe" ] && ok "the pipe stays" || not_ok "the pipe stays" "it is gone"
 expect "no --ids" 2 "$LUMEN" logits $M --out "$TEST_TMP/c"
 expect "no --out" 2 "$LUMEN" logits $M --ids "$TEST_TMP/ids"
 expect "a folder that is not there" 1 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/none/c"
@@ -40,5 +51,5 @@ has "bench prints a table" "$out" "decode"
 expect "bench --json" 0 "$LUMEN" bench $M --prompt 40 --generate 8 --batch 3 --json
 is_json "bench counts" "$out" 'o["prefill"]["tokens"] == 120 and o["decode"]["tokens"] == 24 and o["batch"] == 3'
 is_json "bench measures" "$out" 'all(o[k]["seconds"] > 0 and abs(o[k]["tokens_per_second"] * o[k]["seconds"] / o[k]["tokens"] - 1) < 1e-3 for k in ("prefill", "decode"))'
-is_json "bench reports" "$out" 'o["compile_ms"] > 0 and o["first_token_ms"] > o["compile_ms"] and o["peak_rss_bytes"] > 1e6 and o["decode"]["read_bandwidth_percent"] > 0'
+is_json "bench reports" "$out" 'o["compile_ms"] > 0 and o["first_token_ms"] > o["open_ms"] > 0 and o["peak_rss_bytes"] > 1e6 and o["decode"]["read_bandwidth_percent"] > 0'
 finish

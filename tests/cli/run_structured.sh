@@ -71,10 +71,40 @@ expect "a longer prompt, the same seed" 0 "$LUMEN" run $M --request "$TEST_TMP/m
 has "calls the same" "$out" '"name": "stop", "arguments": {}'
 hasnt "by another id: a turn's calls differ from the last turn's" "$out" "\"$first\""
 echo '{"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:"}}]}]}' > "$TEST_TMP/image.json"
+echo '{"messages":[{"role":"user","content":"x"}],"temperature":0,"max_tokens":3,"seed":7,"n":2,"stop":[],"logit_bias":{"40":1000},"top_p":null}' > "$TEST_TMP/settings.json"
+expect "a request's settings" 0 "$LUMEN" run $M --request "$TEST_TMP/settings.json" --json
+is_json "hold" "$out" 'o["tokens"] == 3 and o["seed"] == 7 and o["ids"] == [40, 40, 40]'
+has "what is not heeded is told of" "$err" "not heeded: n"
+hasnt "and nothing else" "$err" "top_p"
+expect "an option beside them" 0 "$LUMEN" run $M --request "$TEST_TMP/settings.json" -n 2 --json
+is_json "holds" "$out" 'o["tokens"] == 2 and o["seed"] == 7'
+for wrong in '"temperature":"hot"' '"temperature":900' '"max_tokens":1.5' '"stop":3' '"stop":["a",1]' '"logit_bias":[1]' '"logit_bias":{"a":"b"}'; do
+  echo '{"messages":[{"role":"user","content":"x"}],'"$wrong"'}' > "$TEST_TMP/wrong.json"
+  expect "a request with $wrong" 2 "$LUMEN" run $M --request "$TEST_TMP/wrong.json" -n 2
+  has "its file is named" "$err" "wrong.json: "
+done
+echo '{"messages":[{"role":"user","content":"x"}],"guided_choice":["네","아니요"]}' > "$TEST_TMP/choice.json"
+expect "a request's guided_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/choice.json" -T 1 --seed 2
+if grep -qE '^(네|아니요)$' "$out"; then ok "is held to"; else not_ok "is held to" "$(cat "$out")"; fi
+expect "an effort that is none" 2 "$LUMEN" run $M x --think banana
+has "those there are" "$err" "expected on, off, low, medium or high"
+expect "a grammar that is a folder" 1 "$LUMEN" run $M x --gbnf "$TEST_TMP"
+has "is named once" "$err" "lumen run: $TEST_TMP: cannot"
 expect "an image that the template cannot show" 2 "$LUMEN" run $M --request "$TEST_TMP/image.json"
 has "is refused by its place" "$err" "messages[0].content[0]"
+expect "--logprobs" 0 "$LUMEN" run $M "the light" -T 0 -n 3 --logprobs 2 --json
+is_json "tells of each token as clients expect it" "$out" 'len(o["logprobs"]["content"]) == 3 and all(set(t) == {"token", "bytes", "logprob", "top_logprobs"} and len(t["top_logprobs"]) == 2 and t["top_logprobs"][0]["logprob"] == t["logprob"] < 0 and len(t["bytes"]) > 0 for t in o["logprobs"]["content"])'
+expect "--logprobs for people" 0 "$LUMEN" run $M "the light" -T 0 -n 2 --logprobs 1
+has "tells on standard error" "$err" "   of "
+echo '{"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":1}' > "$TEST_TMP/likely.json"
+expect "a request's logprobs" 0 "$LUMEN" run $M --request "$TEST_TMP/likely.json" -T 0 -n 2 --json
+is_json "are told" "$out" 'len(o["logprobs"]["content"][0]["top_logprobs"]) == 1'
+expect "too many" 2 "$LUMEN" run $M x --logprobs 21
 expect "--stop-token" 0 "$LUMEN" run $M "the light" -r -T 0 --logit-bias 40=1000 --stop-token 40 --json
 is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
+echo '{"name": "f"}' > "$TEST_TMP/object.json"
+expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
+has "the file is named" "$err" "object.json: expected a JSON array of tools"
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off

@@ -38,6 +38,10 @@ expect "tokenize" 0 "$LUMEN" tokenize "$m" --json 'the <|end|>'
 same "its ids" '[116, 256, 32, 259]'
 expect "tokenize --special" 0 "$LUMEN" tokenize "$m" --special --json 'he'
 same "adds the first token" '[258, 256]'
+expect "tokenize --special of a text that begins with it" 0 "$LUMEN" tokenize "$m" --special --json '<|s|>he'
+same "adds none" '[258, 256]'
+expect "tokenize --special --plain of the same" 0 "$LUMEN" tokenize "$m" --special --plain --json '<|s|>'
+same "adds it before what only looks like it" '[258, 60, 124, 115, 124, 62]'
 expect "tokenize --plain" 0 "$LUMEN" tokenize "$m" --plain --json '<|s|>'
 same "takes a special token's spelling as text" '[60, 124, 115, 124, 62]'
 printf 'a the\n' > "$TEST_TMP/in"
@@ -46,6 +50,10 @@ same "newline and all" '[97, 257, 256, 10]'
 expect "tokenize an empty text" 0 "$LUMEN" tokenize "$m" --json ''
 same "has no ids" '[]'
 printf '"he"\n"\\u00e9"\n' > "$TEST_TMP/in"
+printf '"he"\n7\n"he"\n' > "$TEST_TMP/bad"
+expect "tokenize --lines with a bad line" 2 sh -c '"$1" tokenize "$2" --lines < "$3" 2>"$4"' sh "$LUMEN" "$m" "$TEST_TMP/bad" "$TEST_TMP/told"
+same "prints the good ones before it" '[256]'
+expect "and tells which is bad" 0 grep -q 'line 2' "$TEST_TMP/told"
 expect "tokenize --lines" 0 sh -c '"$1" tokenize "$2" --lines < "$3"' sh "$LUMEN" "$m" "$TEST_TMP/in"
 same "an array for each line" '[256]
 [195, 169]'

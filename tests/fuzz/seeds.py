@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes tiny valid files as seeds for the fuzz targets. usage: seeds.py DIR   (makes a folder for each kind of input)"""
-import base64, json, os, struct, sys
+import base64, json, os, random, struct, sys
 
 
 def text(s):
@@ -86,6 +86,20 @@ for name, first in [("regex.jsonl", 0), ("gbnf.jsonl", 1), ("schemas.jsonl", 2),
             with open(os.path.join(sys.argv[1], "grammar", f"{n}"), "wb") as out:
                 out.write(bytes([first]) + row[1].encode() + b"\0" + text.encode("utf-8", "surrogatepass"))
             n += 1
+
+# Calls: schemas of parameters in every syntax, and a walk.
+os.makedirs(os.path.join(sys.argv[1], "calls"), exist_ok=True)
+folder, n, chance = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "grammar"), 0, random.Random(7)
+own = [{"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}, "c": {"enum": ["x", 1, None]}}, "required": ["a"], "additionalProperties": False},
+       {"type": "object", "properties": {"a": {"type": ["string", "null"], "maxLength": 5}, "b": {"type": "array", "items": {"type": "string"}}}, "additionalProperties": {"type": "number"}},
+       {"$ref": "#/$defs/o", "$defs": {"o": {"properties": {"a": {"type": "boolean"}}, "required": ["a"]}}}]
+with open(os.path.join(folder, "schemas.jsonl"), encoding="utf-8") as f:
+    schemas = own + [{"type": "object", "properties": {"a": json.loads(row[1])}, "required": ["a"]} for row in map(json.loads, f)]
+for schema in schemas:
+    for syntax in chance.sample(range(25), 5):
+        with open(os.path.join(sys.argv[1], "calls", f"{n}"), "wb") as out:
+            out.write(bytes([syntax, chance.randrange(4)]) + json.dumps(schema).encode() + b"\0" + chance.randbytes(150))
+        n += 1
 
 # Templates: the first byte chooses what the JSON behind the zero byte is.
 here = os.path.dirname(os.path.abspath(__file__))

@@ -12,7 +12,7 @@ lib.llama_backend_init()
 
 
 class Options:
-    file, prompt, generate, batch, threads = path, 512, 0, 1, 2
+    file, prompt, generate, batch, threads, kv = path, 512, 0, 1, 2, 'f16'
 
 
 run = peer_llama.Run(lib, Options)

@@ -17,6 +17,9 @@ same "no tools" "$(printf '<tool_call>x' | "$LUMEN" parse --template $t --json)"
 same "nothing" "$(: | "$LUMEN" parse --template $t --json)" '{"role": "assistant", "content": ""}'
 same "an unknown tool, asked for" "$(printf '<tool_call>{"name": "f"}</tool_call>' | "$LUMEN" parse --template $t --tools tests/reply/tools.json --keep-unknown | tail -1)" '{"event": "end", "index": 0, "broken": false}'
 expect "no template" 2 "$LUMEN" parse
+printf '{%% if x %%}' > "$TEST_TMP/broken.jinja"
+expect "a template that is broken" 1 sh -c "echo x | \"\$0\" parse --template '$TEST_TMP/broken.jinja'" "$LUMEN"
+has "where" "$err" "broken.jinja: template line 1"
 expect "a template that is not there" 1 "$LUMEN" parse --template none.jinja
 empty "it prints nothing" "$out"
 echo '{' >"$TEST_TMP/bad.json"

@@ -122,6 +122,14 @@ static void test_arena(void) {
     for (int i = 0; i < 2000; i++)
       for (size_t k = 0; k < (size_t)(i * 37 % 300); k++) EXPECT(p[i][k] == (i & 255), "allocation %d was written over", i);
   }
+  TEST("arena: what there is no room for is an error") {
+    void *p = a;
+    Err *e = arena_alloc_large(a, SIZE_MAX / 8, 16, "weights", &p);
+    EXPECT(e && err_kind(e) == ERR_MEMORY && strstr(err_text(e), "weights: no memory for") && p == a, "%s", e ? err_text(e) : "none");
+    err_free(e);
+    EXPECT_OK(arena_alloc_large(a, 1000, 1000, "weights", &p));
+    memset(p, 1, 1000 * 1000);
+  }
   TEST("arena: larger than a block, growing arrays, text") {
     uint8_t *big = arena_alloc(a, 1 << 20);
     EXPECT(big[0] == 0 && big[(1 << 20) - 1] == 0);
@@ -150,6 +158,18 @@ static void test_str_err(void) {
     str_add_n(&s, "", 0);
     EXPECT(s.p && s.p[0] == 0);
     str_free(&s);
+  }
+  TEST("str: floats in the fewest digits that read back") {
+    static const struct { double v; bool f32; const char *text; } rows[] = {
+      {0.1, false, "0.1"}, {0.1f, true, "0.1"}, {0.1f, false, "0.10000000149011612"}, {10000, true, "10000"}, {1e-6, false, "1e-06"}, {1.0 / 3, true, "0.33333333"},
+      {1.0 / 3, false, "0.3333333333333333"}, {-250, false, "-250"}, {1e22, false, "1e+22"}, {0, false, "0"}, {123456789, false, "123456789"}, {3.4028234663852886e38, true, "3.4028235e+38"},
+    };
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+      Str s = {0};
+      str_add_float(&s, rows[i].v, rows[i].f32);
+      EXPECT(!strcmp(s.p, rows[i].text), "%s, expected %s", s.p, rows[i].text);
+      str_free(&s);
+    }
   }
   TEST("edit distance") {
     EXPECT(str_edit_distance("kitten", "sitting") == 3 && str_edit_distance("", "abc") == 3 && str_edit_distance("a", "a") == 0);

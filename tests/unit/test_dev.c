@@ -3,6 +3,7 @@
    and the sanitizer ends it with an error on any race (the data below is plain, not atomic, on purpose). */
 #include "test.h"
 #include <sched.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -228,6 +229,43 @@ static void crowded(void) {
   EXPECT(!sched_setaffinity(0, sizeof all, &all));
 }
 
+/* Thread 1 is kept from running, as far as clocks tell: it sleeps in the region. */
+static void slow_region(void *ctx, int thread, int n) {
+  Fit *f = ctx;
+  if (thread == 0) f->n_ran = n;
+  for (int i = 0; i < 300; i++) {
+    if (thread == 1) usleep(50);
+    dev_barrier(f->pool, thread);
+  }
+}
+
+/* Both kinds of regions in turn, after every number of the one kind: a thread just counted out is there when all are wanted. The process that
+   stands still is ended. */
+static void both_kinds(void) {
+  fflush(stdout);
+  pid_t pid = fork();
+  if (!pid) {
+    Fit f = {0};
+    static int64_t counts[16];
+    bool fewer = false, all = true;
+    err_free(dev_pool_new(2, &f.pool));
+    for (int i = 0; f.pool && i < 12; i++) {
+      for (int k = 0; k < i % 3 + 1; k++) dev_pool_run_fit(f.pool, slow_region, &f);
+      fewer |= dev_pool_n_active(f.pool) == 1;
+      memset(counts, 0, sizeof counts);
+      dev_pool_run(f.pool, count_up, counts);
+      all &= counts[0] == 1 && counts[8] == 1;
+    }
+    dev_pool_free(f.pool);
+    _exit(f.pool && fewer && all ? 0 : 1);
+  }
+  int status = 1;
+  pid_t got = 0;
+  for (int ms = 0; !got && ms < 30000 * test_patience(); ms += 10, usleep(10000)) got = waitpid(pid, &status, WNOHANG);
+  if (!got) kill(pid, SIGKILL), waitpid(pid, &status, 0);
+  EXPECT(got == pid && status == 0, "status %d, %s", status, got ? "ended" : "a region of all threads never began");
+}
+
 static void idle_parks(void) {
   DevPool *p = NULL;
   EXPECT_OK(dev_pool_new(4, &p));
@@ -286,6 +324,7 @@ int main(void) {
   TEST("an idle pool sleeps") idle_parks();
   TEST("two processes on the same cores") two_processes();
   TEST("threads that share a core are left out for a while") crowded();
+  TEST("a thread that was just left out is there for a whole region") both_kinds();
   barrier_time(2);
   barrier_time(8);
   TEST_MAIN_END();

@@ -193,6 +193,32 @@ static void test_split(void) {
   arena_free(a);
 }
 
+/* A file may be as large as it says and cost nobody anything: what its numbers ask for is bounded all the same. */
+static void test_holes(void) {
+  static const struct { const char *text, *says; } rows[] = {
+    {"u32 8 u64 100000000", "array length 100000000, expected at most 16777216 elements"},
+    {"u32 0 u64 100000000", "array length 100000000, expected at most 16777216 elements"},
+    {"u32 9 u64 100000000", "array length 100000000, expected at most 16777216 elements"},
+    {"u32 9 u64 2 u32 0 u64 16777215", "array length 16777215, expected at most 16777216 elements in all arrays, 2 were before"}};
+  TEST("holes: counts that a file of nothing but zeros could hold") {
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+      Arena *a = arena_new("test");
+      Str s = {0};
+      char path[40];
+      Weights *w = NULL;
+      cases_line(arena_dup(a, "magic u32 3 u64 0 u64 1 u64 1 hex 61 u32 9"), &s);
+      cases_line(arena_dup(a, rows[i].text), &s);
+      int fd = cases_memfd(s.p, s.n, path);
+      EXPECT(!ftruncate(fd, (off_t)1 << 40));
+      fails(file_gguf_open(a, path, cases_find_format, NULL, &w), ERR_LIMIT, rows[i].says);
+      EXPECT(!w);
+      close(fd);
+      str_free(&s);
+      arena_free(a);
+    }
+  }
+}
+
 /* ---- mutations ---- */
 
 static const char seed_text[] =
@@ -310,6 +336,7 @@ int main(void) {
   test_getters(&types);
   test_golden();
   test_split();
+  test_holes();
   test_unknown();
   test_mutations();
   str_free(&types);

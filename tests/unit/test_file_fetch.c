@@ -325,6 +325,7 @@ static void test_pip(void) {
   }
   TEST("pip: its complaint is passed on; without pip the others are tried") {
     fails(file_fetch_pypi(a, "fails", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download fails==1: ERROR: No matching distribution found for fails==1");
+    fails(file_fetch_pypi(a, "offline", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download offline==1: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution");
     fails(file_fetch_pypi(a, "nopip", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download nopip==1: ");
     fails(file_fetch_pypi(a, "two", "1", at("w"), quiet, &wheel), ERR_NETWORK, "left 2 wheels, expected one");
     setenv("PATH", at("none"), 1);

@@ -1,23 +1,61 @@
-/* Calls as grammars: what a template writes for a call is what its grammar takes, no more; and the reply of such a text is that call. All templates
-   of the test set. */
+/* Calls as grammars, for every template of the test sets, which have every row of toolcall.def: what a template writes for calls is what its
+   grammar takes, wrong types, unknown and missing arguments are not; and whatever tokens a mask lets through, special ones and plain ones, the
+   reader of replies reads as calls whose arguments satisfy the schemas, however the text is cut.
+   runtests: timeout 600 */
+#include <glob.h>
+#include "base/json.h"
 #include "test.h"
-#include "text/reply.h"
+#include "text/replyparts.h"
+#include "text/toolcall.h"
 
-#define FOLDER "tests/text/templates"
+enum { WALKS = 6, STEPS = 260, TEXT_MAX_BYTES = 900 };
 static const struct tm now = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
+static uint64_t seed = 1;
 
-static json_t *tools_of_test(void) {
-  return json_pack("[{s:s, s:{s:s, s:s, s:{s:s, s:{s:{s:s}, s:{s:s}}, s:[s, s], s:b}}}, {s:s, s:{s:s, s:s, s:{s:s, s:{}}}}]", "type", "function", "function", "name", "look", "description", "Looks",
-                   "parameters", "type", "object", "properties", "what", "type", "string", "often", "type", "integer", "required", "what", "often", "additionalProperties", 0,
-                   "type", "function", "function", "name", "stop", "description", "Stops", "parameters", "type", "object", "properties");
+static uint32_t rng(uint32_t n) {
+  seed = seed * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(seed >> 33) % n;
 }
 
-/* The text of an answer with one call of look, as the template itself writes it: what stands behind the prompt of the question. */
-static bool rendered_call(const TextChat *c, const json_t *tools, const char *name, json_t *arguments, Str *out) {
-  json_t *call = json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", "abcde1234", "type", "function", "function", "name", name, "arguments", arguments);
-  json_t *body = json_pack("{s:[{s:s, s:s}, {s:s, s:s, s:[o]}, {s:s, s:s, s:s, s:s}], s:O}", "messages", "role", "user", "content", "q", "role", "assistant", "content", "", "tool_calls", call, "role",
-                           "tool", "tool_call_id", "abcde1234", "name", name, "content", "r", "tools", tools);
-  json_t *request = NULL, *own = NULL;
+static json_t *parsed(const char *text) {
+  json_error_t e;
+  json_t *js = json_loads(text, 0, &e);
+  CHECK(js, "%s: %s", text, e.text);
+  return js;
+}
+
+/* Two tools for calls that are known, four for walks: every type in every position, bounded and not. */
+static const char *const known_tools =
+  "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"Looks\",\"parameters\":{\"type\":\"object\",\"properties\":{\"what\":{\"type\":\"string\"},\"often\":{\"type\":\"integer\"}},"
+  "\"required\":[\"what\",\"often\"],\"additionalProperties\":false}}},"
+  "{\"type\":\"function\",\"function\":{\"name\":\"stop\",\"description\":\"Stops\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
+static const char *const walked_tools =
+  "[{\"type\":\"function\",\"function\":{\"name\":\"find\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\",\"maxLength\":12},"
+  "\"kind\":{\"enum\":[\"red\",\"blue <b>\",\"None\"]},\"n\":{\"type\":\"integer\",\"minimum\":-5,\"maximum\":120},\"x\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1},\"on\":{\"type\":\"boolean\"}},"
+  "\"required\":[\"text\",\"n\"],\"additionalProperties\":false}}},"
+  "{\"type\":\"function\",\"function\":{\"name\":\"book\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"$defs\":{\"tag\":{\"type\":\"string\",\"pattern\":\"^[a-z]{1,4}$\"}},\"properties\":{"
+  "\"tags\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/tag\"},\"maxItems\":3},\"place\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":6},\"at\":{\"type\":[\"number\",\"null\"]}},"
+  "\"required\":[\"city\"],\"additionalProperties\":false},\"note\":{\"type\":[\"string\",\"null\"],\"maxLength\":8},\"nothing\":{\"type\":\"null\"},\"day\":{\"type\":\"string\",\"format\":\"date\"}},"
+  "\"additionalProperties\":false}}},"
+  "{\"type\":\"function\",\"function\":{\"name\":\"free\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{\"code\":{\"type\":\"string\"},\"long\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":4000}},"
+  "\"required\":[\"code\"],\"additionalProperties\":{\"type\":\"integer\"},\"maxProperties\":3}}},"
+  "{\"type\":\"function\",\"function\":{\"name\":\"stop-it.now\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{},\"additionalProperties\":false}}}]";
+
+/* ---- what templates write ---- */
+
+/* The text of an answer with these calls, [[name, arguments]..], as the template itself writes it, and its results. */
+static bool rendered_calls(const TextChat *c, const json_t *tools, const char *calls_json, Str *out) {
+  json_t *given = parsed(calls_json), *calls = json_array(), *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "q"), *one;
+  size_t i;
+  json_array_foreach(given, i, one) {
+    json_t *id = json_sprintf("abcde123%zu", i);
+    json_array_append_new(calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name", json_array_get(one, 0), "arguments", json_array_get(one, 1)));
+    json_decref(id);
+  }
+  json_array_append_new(messages, json_pack("{s:s, s:s, s:O}", "role", "assistant", "content", "", "tool_calls", calls));
+  json_array_foreach(calls, i, one)
+    json_array_append_new(messages, json_pack("{s:s, s:O, s:O, s:s}", "role", "tool", "tool_call_id", json_object_get(one, "id"), "name", json_object_get(json_object_get(one, "function"), "name"), "content", "r"));
+  json_t *body = json_pack("{s:o, s:O}", "messages", messages, "tools", tools), *request = NULL, *own = NULL;
   Err *e = text_chat_request(c, TEXT_CHAT_COMPLETIONS, body, &request, &own);
   if (!e) e = text_chat_render(c, request, &now, out, NULL);
   bool ok = !e;
@@ -25,16 +63,8 @@ static bool rendered_call(const TextChat *c, const json_t *tools, const char *na
   json_decref(request);
   json_decref(own);
   json_decref(body);
-  return ok;
-}
-
-static bool accepts(GrammarMatcher *m, const char *p, size_t n) {
-  GrammarState *s = grammar_state_start(m), *next = NULL;
-  Err *e = grammar_state_accept(s, p, n, &next);
-  bool ok = !e && next && grammar_state_may_end(next);
-  err_free(e);
-  grammar_state_unref(s);
-  grammar_state_unref(next);
+  json_decref(calls);
+  json_decref(given);
   return ok;
 }
 
@@ -54,83 +84,308 @@ static size_t longest(GrammarMatcher *m, const Str *text, size_t *at) {
   return best;
 }
 
-static void check_reply(const char *label, const TextChat *c, const json_t *tools, const char *p, size_t n) {
-  TextReplyOptions o = {.tools = tools};
-  TextReply *r = text_reply_new(c->syntax, c->reason, &o);
-  TextCollect collect = {0};
-  text_reply_feed(r, p, n, text_collect_event, &collect);
-  text_reply_end(r, text_collect_event, &collect);
-  json_t *message = text_collect_message(&collect), *f = json_object_get(json_array_get(json_object_get(message, "tool_calls"), 0), "function");
-  const char *name = json_string_value(json_object_get(f, "name")), *args = json_string_value(json_object_get(f, "arguments"));
-  EXPECT(name && !strcmp(name, "look") && args && !strcmp(args, "{\"what\": \"a b\", \"often\": 3}"), "%s: %.*s is read as %s(%s)", label, (int)n, p, name ? name : "none", args ? args : "");
-  json_decref(message);
-  text_collect_free(&collect);
-  text_reply_free(r);
+static bool takes(GrammarMatcher *m, const char *p, size_t n) {
+  GrammarState *s = grammar_state_start(m), *next = NULL;
+  Err *e = grammar_state_accept(s, p, n, &next);
+  bool ok = !e && next && grammar_state_may_end(next);
+  err_free(e);
+  grammar_state_unref(s);
+  grammar_state_unref(next);
+  return ok;
 }
 
-typedef struct Count { int n_forms, n_triggers, n_refused; } Count;
+/* ---- what replies are read as ---- */
 
-static void check_template(const char *label, const TextChat *c, Count *count) {
-  Arena *a = arena_new("calls");
-  json_t *tools = tools_of_test();
-  TextCallsOptions o = {.tools = tools};
-  Grammar *g = NULL, *behind = NULL;
-  const char *trigger = "";
-  Str text = {0}, wrong = {0};
-  Err *e = text_chat_calls(a, c, &o, &g, NULL);
-  count->n_refused += e && err_kind(e) == ERR_UNSUPPORTED;
-  EXPECT(!e || err_kind(e) == ERR_UNSUPPORTED, "%s: %s", label, e ? err_text(e) : "");
-  err_free(e);
-  if (g && rendered_call(c, tools, "look", json_pack("{s:s, s:i}", "what", "a b", "often", 3), &text)) {
-    GrammarMatcher *m = grammar_matcher_new(g, NULL);
-    size_t at = 0, n = longest(m, &text, &at);
-    count->n_forms++;
-    EXPECT(n > 0, "%s: nothing of %s is a call", label, text.p + (text.n > 300 ? text.n - 300 : 0));
-    if (n) check_reply(label, c, tools, text.p + at, n);
-    EXPECT(rendered_call(c, tools, "look", json_pack("{s:s, s:s}", "what", "a b", "often", "3"), &wrong));
-    EXPECT(!longest(m, &wrong, &at), "%s: takes a text for an integer", label);
-    grammar_matcher_free(m);
-    e = text_chat_calls(a, c, &o, &behind, &trigger);
-    if (!e && n) {
-      GrammarMatcher *b = grammar_matcher_new(behind, NULL);
-      size_t k = strlen(trigger);
-      count->n_triggers++;
-      EXPECT(k && !memcmp(text.p + at, trigger, k) && accepts(b, text.p + at + k, n - k), "%s: trigger %s", label, trigger);
-      grammar_matcher_free(b);
-    }
-    err_free(e);
+static json_t *message_of(const TextChat *c, const json_t *tools, const char *p, size_t n, size_t cut, size_t step) {
+  TextReplyOptions o = {.tools = tools, .id_seed = 7};
+  TextReply *r = text_reply_new(c->syntax, c->reason, &o);
+  TextCollect collect = {0};
+  for (size_t at = 0; at < n;) {
+    size_t k = MIN(n - at, step);
+    if (cut > at) k = MIN(k, cut - at);
+    text_reply_feed(r, p + at, k, text_collect_event, &collect);
+    at += k;
   }
-  grammar_free(g);
-  grammar_free(behind);
-  str_free(&text);
-  str_free(&wrong);
+  text_reply_end(r, text_collect_event, &collect);
+  json_t *message = text_collect_message(&collect);
+  text_collect_free(&collect);
+  text_reply_free(r);
+  return message;
+}
+
+static void check_call(const char *label, const json_t *message, size_t i, const char *name, const char *args, const char *text) {
+  const json_t *f = json_object_get(json_array_get(json_object_get(message, "tool_calls"), i), "function");
+  const char *own = json_string_value(json_object_get(f, "name")), *own_args = json_string_value(json_object_get(f, "arguments"));
+  EXPECT(own && !strcmp(own, name) && own_args && !strcmp(own_args, args), "%s: %s is read as %s(%s)", label, text, own ? own : "none", own_args ? own_args : "");
+}
+
+static Grammar *calls_of(const char *label, const TextChat *c, const json_t *tools, bool many, bool may_answer) {
+  TextCallsOptions o = {.tools = tools, .many = many, .may_answer = may_answer};
+  Grammar *g = NULL;
+  Err *e = text_chat_calls(c, &o, &g);
+  EXPECT(!e, "%s: %s", label, e ? err_text(e) : "");
+  err_free(e);
+  return g;
+}
+
+/* Calls that are wrong in one thing each. A text that stands where a number is wanted is "often": 3 in syntaxes that do not say. */
+static const char *const wrong_calls[] = {
+  "[[\"look\", {\"what\": \"a b\", \"often\": \"x\"}]]", "[[\"look\", {\"what\": \"a b\", \"often\": 3.5}]]", "[[\"look\", {\"what\": \"a b\", \"often\": null}]]",
+  "[[\"look\", {\"what\": \"a b\", \"often\": [3]}]]", "[[\"look\", {\"what\": \"a b\"}]]", "[[\"look\", {\"often\": 3}]]", "[[\"look\", {}]]",
+  "[[\"look\", {\"what\": \"a b\", \"often\": 3, \"more\": 1}]]", "[[\"look\", {\"what\": \"a b\", \"oftem\": 3}]]", "[[\"lock\", {\"what\": \"a b\", \"often\": 3}]]",
+};
+
+static void check_known(const char *label, const TextChat *c, int *n_known, int *n_pairs) {
+  json_t *tools = parsed(known_tools);
+  Grammar *one = calls_of(label, c, tools, false, false), *many = calls_of(label, c, tools, true, false), *text = calls_of(label, c, tools, true, true);
+  Str shown = {0};
+  size_t at = 0, n = 0;
+  if (one && many && text && rendered_calls(c, tools, "[[\"look\", {\"what\": \"a b\", \"often\": 3}]]", &shown)) {
+    GrammarMatcher *m = grammar_matcher_new(one, NULL), *more = grammar_matcher_new(many, NULL), *free_text = grammar_matcher_new(text, NULL);
+    n = longest(m, &shown, &at);
+    json_t *message = message_of(c, tools, shown.p + at, n ? n : shown.n, 0, shown.n);
+    size_t n_read = json_array_size(json_object_get(message, "tool_calls"));
+    EXPECT(n > 0 || !n_read, "%s: nothing of %s is a call", label, shown.p + (shown.n > 300 ? shown.n - 300 : 0));
+    if (n) check_call(label, message, 0, "look", strstr(shown.p + at, "often") < strstr(shown.p + at, "what") ? "{\"often\": 3, \"what\": \"a b\"}" : "{\"what\": \"a b\", \"often\": 3}", shown.p + at);
+    json_decref(message);
+    EXPECT(!n || takes(free_text, shown.p + at, n), "%s: no call of an answer: %.*s", label, (int)n, shown.p + at);
+    *n_known += n > 0;
+    for (size_t i = 0; i < COUNT_OF(wrong_calls); i++) {
+      str_clear(&shown);
+      if (!rendered_calls(c, tools, wrong_calls[i], &shown)) continue;
+      EXPECT(!longest(m, &shown, &at), "%s: %s is taken", label, wrong_calls[i]);
+    }
+    str_clear(&shown);
+    if (rendered_calls(c, tools, "[[\"look\", {\"what\": \"a b\", \"often\": 3}], [\"stop\", {}]]", &shown)) {
+      size_t k = longest(m, &shown, &at);
+      n = longest(more, &shown, &at);
+      message = message_of(c, tools, shown.p + at, n, 0, n);
+      if (json_array_size(json_object_get(message, "tool_calls")) == 2) {
+        (*n_pairs)++;
+        check_call(label, message, 1, "stop", "{}", shown.p + at);
+        EXPECT(k < n && takes(free_text, shown.p + at, n), "%s: both calls, not one, where several may come", label);
+      }
+      json_decref(message);
+    }
+    grammar_matcher_free(m);
+    grammar_matcher_free(more);
+    grammar_matcher_free(free_text);
+  }
+  str_free(&shown);
+  grammar_free(one);
+  grammar_free(many);
+  grammar_free(text);
   json_decref(tools);
+}
+
+/* ---- walks ---- */
+
+/* A real vocabulary, and the markers of the syntax twice: as special tokens and as plain ones. */
+typedef struct Tokens { const GrammarVocab *base; GrammarVocab *all; Str text; size_t at[64]; int n; } Tokens;
+
+static void marker_add(Tokens *t, const char *p, size_t n) {
+  while (n && strchr(" \n", p[n - 1])) n--;
+  while (n && strchr(" \n", *p)) p++, n--;
+  if (n < 2 || t->n + 2 > 62) return;
+  for (int special = 0; special < 2; special++) {
+    t->at[t->n++] = t->text.n;
+    if (special) str_add_c(&t->text, (char)0xFF);
+    str_add_n(&t->text, p, n);
+  }
+}
+
+static void tokens_open(Tokens *t, const GrammarVocab *base, const TextSyntax *syntax) {
+  *t = (Tokens){.base = base};
+  for (int i = 0; i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
+    ToolPattern p;
+    tool_pattern_compile(syntax->pattern[i], &p);
+    for (int k = 0; k < p.n_parts; k++)
+      if (p.part[k].kind == TOOL_LITERAL) marker_add(t, p.part[k].text, (size_t)p.part[k].n);
+  }
+  for (int i = 0; i < REPLY_MAX_NOISE && syntax->noise[i]; i++) marker_add(t, syntax->noise[i], strlen(syntax->noise[i]));
+  marker_add(t, "<|\"|>", 5);
+  marker_add(t, "<|channel|>", 11);
+  t->at[t->n] = t->text.n;
+  int n_base = grammar_vocab_n_tokens(base), n = n_base + t->n;
+  const uint8_t **p = calloc((size_t)n, sizeof *p);
+  uint32_t *len = calloc((size_t)n, sizeof *len);
+  CHECK(p && len);
+  for (int i = 0; i < n; i++) {
+    size_t k = 0;
+    if (i < n_base) p[i] = grammar_vocab_bytes(base, i, &k);
+    else p[i] = (const uint8_t *)t->text.p + t->at[i - n_base], k = t->at[i - n_base + 1] - t->at[i - n_base];
+    if (i < n_base && p[i] && memchr(p[i], 0xFF, k)) p[i] = NULL, k = 0;
+    len[i] = (uint32_t)k;
+  }
+  EXPECT_OK(grammar_vocab_from_bytes(p, len, n, &t->all));
+  free(p);
+  free(len);
+}
+
+static void tokens_close(Tokens *t) {
+  grammar_vocab_free(t->all);
+  str_free(&t->text);
+}
+
+/* One of the tokens that may come; every other time one that ends or marks something, if there is one. */
+static int choose(const Tokens *t, const uint64_t *mask, bool ends) {
+  int any = -1, n = 0, mark = -1, n_marks = 0;
+  for (int k = 0; k < grammar_vocab_n_tokens(t->all); k++) {
+    size_t len;
+    if (!(mask[k / 64] >> (k % 64) & 1)) continue;
+    if (!rng((uint32_t)++n)) any = k;
+    const uint8_t *p = grammar_vocab_bytes(t->all, k, &len);
+    bool is_mark = strchr("<\"')]}>", *p) || *p == 0xFF || (len == 1 && strchr(",\n", *p));
+    if (is_mark && !rng((uint32_t)++n_marks)) mark = k;
+  }
+  return mark >= 0 && (ends || rng(2)) ? mark : any;
+}
+
+static void check_arguments(const char *label, const json_t *tools, const json_t *message, const char *text) {
+  const json_t *calls = json_object_get(message, "tool_calls"), *call;
+  size_t i, k;
+  json_array_foreach((json_t *)calls, i, call) {
+    const json_t *f = json_object_get(call, "function"), *tool;
+    const char *name = json_string_value(json_object_get(f, "name")), *args = json_string_value(json_object_get(f, "arguments"));
+    bool ok = false;
+    json_array_foreach((json_t *)tools, k, tool) {
+      const json_t *own = json_object_get(tool, "function");
+      Grammar *g = NULL;
+      if (strcmp(json_string_value(json_object_get(own, "name")), name)) continue;
+      EXPECT_OK(grammar_from_schema(json_object_get(own, "parameters"), GRAMMAR_ANY_ORDER, &g));
+      GrammarMatcher *m = grammar_matcher_new(g, NULL);
+      ok = takes(m, args, strlen(args));
+      grammar_matcher_free(m);
+      grammar_free(g);
+    }
+    EXPECT(ok, "%s: %s(%s) of %s does not satisfy the schema", label, name, args, text);
+  }
+}
+
+/* The whole, and cut in two at every byte: the same message. */
+static void check_walk(const char *label, const TextChat *c, const json_t *tools, const Str *text, bool is_required) {
+  json_t *whole = message_of(c, tools, text->p, text->n, 0, text->n), *content = json_object_get(whole, "content");
+  size_t n_calls = json_array_size(json_object_get(whole, "tool_calls"));
+  EXPECT(n_calls > 0 || !is_required, "%s: %s is no call", label, text->p);
+  EXPECT(!is_required || json_is_null(content), "%s: content %s of %s", label, json_string_value(content), text->p);
+  check_arguments(label, tools, whole, text->p);
+  for (size_t cut = 1; cut <= text->n; cut++) {
+    json_t *split = message_of(c, tools, text->p, text->n, cut, cut == text->n ? 1 : text->n);
+    EXPECT(json_equal(whole, split), "%s: cut at %zu of %s", label, cut, text->p);
+    json_decref(split);
+  }
+  json_decref(whole);
+}
+
+/* True: it came to an end. */
+static bool walk(const char *label, const TextChat *c, const json_t *tools, GrammarMatcher *m, const Tokens *t, uint64_t *mask, bool is_required) {
+  GrammarState *s = grammar_state_start(m), *next = NULL;
+  Str text = {0};
+  bool over = false;
+  for (int i = 0; i < STEPS && !over && text.n < TEXT_MAX_BYTES; i++) {
+    EXPECT_OK(grammar_state_mask(s, mask));
+    int k = choose(t, mask, i > STEPS / 3);
+    over = k < 0 || (grammar_state_may_end(s) && (is_required ? !rng(3) : i > 30));
+    EXPECT(k >= 0 || grammar_state_may_end(s), "%s: a dead end after %s", label, text.p ? text.p : "");
+    if (over) break;
+    size_t n;
+    const uint8_t *p = grammar_vocab_bytes(t->all, k, &n);
+    str_add_n(&text, p + (*p == 0xFF), n - (*p == 0xFF));
+    EXPECT_OK(grammar_state_accept_token(s, k, &next));
+    EXPECT(next != NULL, "%s: token %d is in the mask but not accepted", label, k);
+    grammar_state_unref(s);
+    s = next;
+  }
+  if (over && text.n) check_walk(label, c, tools, &text, is_required);
+  grammar_state_unref(s);
+  str_free(&text);
+  return over;
+}
+
+static void check_walks(const char *label, const TextChat *c, const GrammarVocab *base, int *n_walks, int *n_over) {
+  json_t *tools = parsed(walked_tools);
+  Tokens t;
+  tokens_open(&t, base, c->syntax);
+  uint64_t *mask = calloc(grammar_vocab_mask_words(t.all) + 1, sizeof *mask);
+  for (int how = 0; how < 2; how++) {
+    Grammar *g = calls_of(label, c, tools, true, how == 1);
+    if (!g) continue;
+    GrammarMatcher *m = grammar_matcher_new(g, t.all);
+    for (int i = 0; i < WALKS; i++) (*n_walks)++, *n_over += walk(label, c, tools, m, &t, mask, !how);
+    grammar_matcher_free(m);
+    grammar_free(g);
+  }
+  free(mask);
+  tokens_close(&t);
+  json_decref(tools);
+}
+
+/* ---- all templates ---- */
+
+typedef struct Sums { int n_templates, n_known, n_pairs, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
+
+static void note_syntax(Sums *s, const char *name) {
+  for (int i = 0; i < s->n_seen; i++)
+    if (!strcmp(s->seen[i], name)) return;
+  snprintf(s->seen[s->n_seen++], sizeof s->seen[0], "%s", name);
+}
+
+static void check_file(const char *path, const json_t *special, const GrammarVocab *v, Sums *sums) {
+  Arena *a = arena_new("template");
+  Str src = {0};
+  TextChat *c = NULL;
+  const char *label = strrchr(path, '/') + 1;
+  EXPECT_OK(os_read_file(path, 1 << 22, &src));
+  EXPECT_OK(text_chat_new(a, src.p, src.n, special, &c));
+  if (c) {
+    note_syntax(sums, text_syntax_name(c->syntax));
+    sums->n_templates++;
+    check_known(label, c, &sums->n_known, &sums->n_pairs);
+    check_walks(label, c, v, &sums->n_walks, &sums->n_over);
+  }
+  str_free(&src);
   arena_free(a);
 }
 
-static void check_all(void) {
-  json_t *templates = json_load_file(FOLDER "/templates.json", 0, NULL), *about;
-  const char *name;
-  Count count = {0};
-  CHECK(templates, "test data is missing");
-  json_object_foreach(templates, name, about) {
-    Arena *a = arena_new("template");
-    Str src = {0};
-    TextChat *c = NULL;
-    EXPECT_OK(os_read_file(arena_printf(a, FOLDER "/templates/%s.jinja", name), 1 << 22, &src));
-    EXPECT_OK(text_chat_new(a, src.p, src.n, json_object_get(about, "special_tokens"), &c));
-    int was = count.n_refused;
-    if (c) check_template(name, c, &count);
-    if (getenv("LUMEN_SHOW")) fprintf(stderr, "%s %s\n", count.n_refused > was ? "refused" : "form", name);
-    str_free(&src);
-    arena_free(a);
+static void check_all(const GrammarVocab *v, Sums *sums) {
+  static const char *const globs[] = {"tests/text/templates/templates/*.jinja", "tests/reply/templates/*.jinja"};
+  json_t *about = json_load_file("tests/text/templates/templates.json", 0, NULL);
+  for (size_t k = 0; k < COUNT_OF(globs); k++) {
+    glob_t files;
+    EXPECT(!glob(globs[k], 0, NULL, &files), "no templates");
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+      char name[200];
+      snprintf(name, sizeof name, "%s", strrchr(files.gl_pathv[i], '/') + 1);
+      *strstr(name, ".jinja") = 0;
+      TEST(name) check_file(files.gl_pathv[i], json_object_get(json_object_get(about, name), "special_tokens"), v, sums);
+    }
+    globfree(&files);
   }
-  if (getenv("LUMEN_SHOW")) fprintf(stderr, "%d forms, %d triggers, %d refused\n", count.n_forms, count.n_triggers, count.n_refused);
-  EXPECT(count.n_forms >= 20 && count.n_triggers >= 20, "%d forms, %d triggers, %d refused", count.n_forms, count.n_triggers, count.n_refused);
-  json_decref(templates);
+  json_decref(about);
 }
 
 int main(void) {
-  TEST("a template's own calls are what its grammar takes, and are read as calls") check_all();
+  Sums sums = {0};
+  TextVocab *tv = NULL;
+  GrammarVocab *v = NULL;
+  TEST("a vocabulary") {
+    EXPECT_OK(text_vocab_open("tests/text/tokenizers/smollm2", &tv));
+    EXPECT_OK(grammar_vocab_new(tv, &v));
+  }
+  check_all(v, &sums);
+  TEST("every row of toolcall.def was there") {
+#define SYNTAX(name, detect, pattern, noise) note_syntax(&sums, #name), n_rows++;
+    int n_rows = 0, n = sums.n_seen;
+#include "text/toolcall.def"
+#undef SYNTAX
+    EXPECT(sums.n_seen == n && n == n_rows, "%d of %d rows, the first missing: %s", n, n_rows, sums.seen[n]);
+  }
+  TEST("pairs and walks that came to an end") {
+    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36, "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
+    EXPECT(sums.n_over * 10 >= sums.n_walks * 9, "%d of %d walks", sums.n_over, sums.n_walks);
+  }
+  if (getenv("LUMEN_SHOW")) fprintf(stderr, "%d templates, %d known, %d pairs, %d walks, %d over\n", sums.n_templates, sums.n_known, sums.n_pairs, sums.n_walks, sums.n_over);
+  grammar_vocab_free(v);
+  text_vocab_free(tv);
   TEST_MAIN_END();
 }

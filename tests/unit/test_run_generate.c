@@ -1,6 +1,8 @@
 /* The token loop over a tiny model: the reference's greedy continuation, every end, what a session keeps, seeds.
    runtests: machine code */
 #include <math.h>
+#include <pthread.h>
+#include <unistd.h>
 #include "model/vocab.h"
 #include "run/run.h"
 #include "test.h"
@@ -38,6 +40,66 @@ static bool listen(void *ctx, const char *text, size_t n) {
   Listener *l = ctx;
   str_add_n(&l->text, text, n);
   return ++l->n_calls != l->n_until;
+}
+
+typedef struct Alarm { volatile int *flag; useconds_t us; } Alarm;
+static void *ring(void *ctx) {
+  Alarm *a = ctx;
+  usleep(a->us);
+  *a->flag = 1;
+  return NULL;
+}
+
+static void cut_after(Model *m, useconds_t us, int *n_cut) {
+  volatile int flag = 0;
+  Alarm alarm = {&flag, us};
+  pthread_t thread;
+  RunSession *fresh;
+  RunResult r = {0};
+  EXPECT_OK(run_session_new(m, &fresh));
+  RunRequest q = request(N_PROMPT, N_GREEDY);
+  q.cancel = &flag;
+  CHECK(!pthread_create(&thread, NULL, ring, &alarm), "no thread");
+  EXPECT_OK(run_generate(fresh, &q, &r));
+  pthread_join(thread, NULL);
+  *n_cut += r.reason == RUN_CANCELLED && !r.ids.n;
+  EXPECT(!r.ids.n || !memcmp(r.ids.p, greedy, r.ids.n * sizeof *greedy), "after %d us", (int)us);
+  run_result_free(&r);
+  flag = 0;
+  EXPECT_OK(run_generate(fresh, &q, &r));
+  EXPECT(same_ids(&r, greedy, N_GREEDY), "after %d us", (int)us);
+  run_result_free(&r);
+  run_session_free(fresh);
+}
+
+static void test_cut(int n_threads) {
+  ModelOptions o = {.precision = "f32", .n_threads = n_threads, .context = 128};
+  Model *m;
+  EXPECT_OK(model_open("tests/run/tiny.gguf", &o, &m));
+  EXPECT_OK(model_vocab_open(model_weights(m), &vocab));
+  TEST("cancelled amid the prompt, at any moment: the session answers as ever") {
+    int n_cut = 0;
+    for (useconds_t us = 0; us < 4000; us += 100) cut_after(m, us, &n_cut);
+    EXPECT(n_cut > 0, "%d threads: none was cut", n_threads);
+  }
+  TEST("a step that is given up changes nothing") {
+    volatile int flag = 1;
+    Seq *seq;
+    const float *logits;
+    int64_t stride;
+    EXPECT_OK(seq_new(m, &seq));
+    model_cancel_by(m, &flag);
+    Err *e = model_step(m, &(StepPart){seq, prompt, N_PROMPT, 1}, 1, &logits, &stride);
+    EXPECT(e && err_kind(e) == ERR_CANCELLED);
+    err_free(e);
+    EXPECT(seq_n_tokens(seq) == 0);
+    model_cancel_by(m, NULL);
+    EXPECT_OK(model_step(m, &(StepPart){seq, prompt, N_PROMPT, 1}, 1, &logits, &stride));
+    EXPECT(seq_n_tokens(seq) == N_PROMPT);
+    seq_free(seq);
+  }
+  text_vocab_free(vocab);
+  model_close(m);
 }
 
 static void test_greedy(void) {
@@ -217,6 +279,8 @@ int main(void) {
     close_all();
     test_context();
     test_seeds();
+    test_cut(1);
+    test_cut(3);
   }
   TEST_MAIN_END();
 }

@@ -27,26 +27,26 @@ static int mask_of(RunGuide *g, bool is_reasoning) {
   return mask ? (int)mask[0] : -1;
 }
 
-static RunGuide *guide_of(const char *re, int32_t opener, const char *trigger, Grammar **g, GrammarVocab *v) {
+static RunGuide *guide_of(const char *re, int32_t opener, bool has_text, Grammar **g, GrammarVocab *v) {
   RunGuide *guide = NULL;
   EXPECT_OK(grammar_from_regex(re, strlen(re), g));
-  RunGuideOptions o = {.grammar = *g, .vocab = v, .end = ends, .n_ends = 1, .n_vocab = N_TOKENS, .opener = opener, .trigger = trigger};
+  RunGuideOptions o = {.grammar = *g, .vocab = v, .end = ends, .n_ends = 1, .n_vocab = N_TOKENS, .opener = opener, .has_text = has_text};
   EXPECT_OK(run_guide_new(&o, &guide));
   return guide;
 }
 
 static void test_masks(GrammarVocab *v) {
   Grammar *g;
-  RunGuide *guide = guide_of("ab?c*", -1, NULL, &g, v);
+  RunGuide *guide = guide_of("ab?c*", -1, false, &g, v);
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, A, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
   EXPECT(mask_of(guide, false) == (1 << B | 1 << C | 1 << END) && run_guide_is_whole(guide) && !run_guide_is_over(guide), "0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, C, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false));
   EXPECT(mask_of(guide, false) == (1 << C | 1 << END), "0x%x", mask_of(guide, false));
   run_guide_free(guide);
   grammar_free(g);
-  guide = guide_of("ab", -1, NULL, &g, v);
-  EXPECT_OK(run_guide_take(guide, AB, NULL, 0, false, false));
+  guide = guide_of("ab", -1, false, &g, v);
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
   EXPECT(run_guide_is_over(guide) && run_guide_is_whole(guide), "nothing may follow");
   run_guide_free(guide);
   grammar_free(g);
@@ -54,37 +54,71 @@ static void test_masks(GrammarVocab *v) {
 
 static void test_reasoning(GrammarVocab *v) {
   Grammar *g;
-  RunGuide *guide = guide_of("ab", OPEN, NULL, &g, v);
+  RunGuide *guide = guide_of("ab", OPEN, false, &g, v);
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB | 1 << OPEN), "reasoning may be opened: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, OPEN, NULL, 0, false, true));
+  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, true));
   EXPECT(mask_of(guide, true) == -1, "and is free");
-  EXPECT_OK(run_guide_take(guide, C, NULL, 0, true, true));
-  EXPECT_OK(run_guide_take(guide, CLOSE, NULL, 0, true, false));
+  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, true, true));
+  EXPECT_OK(run_guide_take(guide, CLOSE, false, NULL, 0, true, false));
   EXPECT(mask_of(guide, false) & 1 << A && !(mask_of(guide, false) & 1 << C), "then the grammar begins: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, A, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
   EXPECT(mask_of(guide, false) == 1 << B, "and reasoning may not: 0x%x", mask_of(guide, false));
   run_guide_free(guide);
   grammar_free(g);
-  guide = guide_of("ab", -1, NULL, &g, v);
-  EXPECT_OK(run_guide_take(guide, LESS, "a", 1, true, false)); /* a token that closes and writes a */
+  guide = guide_of("ab", -1, false, &g, v);
+  EXPECT_OK(run_guide_take(guide, LESS, false, "a", 1, true, false)); /* a token that closes and writes a */
   EXPECT(mask_of(guide, false) == 1 << B, "what the closing token writes behind counts");
   run_guide_free(guide);
   grammar_free(g);
 }
 
-static void test_trigger(GrammarVocab *v) {
+/* What would end the answer inside reasoning may not come there, unless the answer is whole already. */
+static void test_bars(GrammarVocab *v) {
   Grammar *g;
-  RunGuide *guide = guide_of("ab", -1, "b<", &g, v);
-  EXPECT(mask_of(guide, false) == -1 && run_guide_is_whole(guide), "outside all may come");
-  for (int i = 0; i < 600; i++) EXPECT_OK(run_guide_take(guide, C, NULL, 0, false, false));
-  EXPECT_OK(run_guide_take(guide, AB, NULL, 0, false, false));
-  EXPECT_OK(run_guide_take(guide, LESS, NULL, 0, false, false));
-  EXPECT(mask_of(guide, false) == (1 << A | 1 << AB) && !run_guide_is_whole(guide), "behind the trigger the grammar holds, ends too: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, AB, NULL, 0, false, false));
-  EXPECT(mask_of(guide, false) == -1 && run_guide_is_whole(guide) && !run_guide_is_over(guide), "then all may come again");
-  EXPECT_OK(run_guide_take(guide, B, NULL, 0, false, false));
-  EXPECT_OK(run_guide_take(guide, LESS, NULL, 0, false, false));
+  RunGuide *guide = NULL;
+  EXPECT_OK(grammar_from_regex("ab", 2, &g));
+  RunGuideOptions o = {.grammar = g, .vocab = v, .end = ends, .n_ends = 1, .bar = ends, .n_bars = 1, .n_vocab = N_TOKENS, .opener = -1};
+  EXPECT_OK(run_guide_new(&o, &guide));
+  int all = mask_of(guide, true);
+  EXPECT(!(all & 1 << END) && (all & 1 << OPEN) && (all & 1 << CLOSE) && (all & 1 << C), "no end in reasoning: 0x%x", all);
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT(mask_of(guide, true) == -1, "but where it is whole");
+  run_guide_free(guide);
+  grammar_free(g);
+}
+
+/* Text in which "<" begins a call, "<ab": in reasoning too. */
+static void test_text(GrammarVocab *v) {
+  Grammar *g;
+  RunGuide *guide = guide_of("([abc]|<ab)*", -1, true, &g, v);
+  int all = (1 << N_TOKENS) - 1 - (1 << LESS_C);
+  EXPECT(mask_of(guide, false) == all && run_guide_is_whole(guide), "in text all may come, but what begins a call that is none: 0x%x", mask_of(guide, false));
+  for (int i = 0; i < 600; i++) EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, true));
+  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, true, true));
+  EXPECT(mask_of(guide, true) == (1 << A | 1 << AB) && !run_guide_is_whole(guide), "in a call the grammar holds, ends too: 0x%x", mask_of(guide, true));
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, true, true));
+  EXPECT(mask_of(guide, true) == all && run_guide_is_whole(guide) && !run_guide_is_over(guide), "then all may come again");
+  EXPECT_OK(run_guide_take(guide, CLOSE, true, NULL, 0, true, false));
+  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, false, false));
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "and again");
+  run_guide_free(guide);
+  grammar_free(g);
+}
+
+/* A call in reasoning, where the answer must be calls: its text counts, and so does the next one's. */
+static void test_calls_in_reasoning(GrammarVocab *v) {
+  Grammar *g;
+  RunGuide *guide = guide_of("<ab", -1, false, &g, v);
+  EXPECT(mask_of(guide, true) == -1, "reasoning is free");
+  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, false));
+  EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "the call is not: 0x%x", mask_of(guide, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, false));
+  EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "nor is another that begins anew: 0x%x", mask_of(guide, false));
+  Err *e = run_guide_take(guide, LESS_C, false, "<c", 2, true, false);
+  EXPECT(e && err_kind(e) == ERR_UNSUPPORTED, "%s", e ? err_text(e) : "accepted");
+  err_free(e);
   run_guide_free(guide);
   grammar_free(g);
 }
@@ -100,7 +134,7 @@ static void test_refused(GrammarVocab *v) {
   EXPECT(e && err_kind(e) == ERR_USAGE && !guide, "%s", e ? err_text(e) : "accepted");
   err_free(e);
   grammar_free(g);
-  guide = guide_of("z", -1, NULL, &g, v);
+  guide = guide_of("z", -1, false, &g, v);
   run_guide_ahead(guide, false);
   e = run_guide_mask(guide, &mask);
   EXPECT(e && err_kind(e) == ERR_UNSUPPORTED, "no token writes z: %s", e ? err_text(e) : "accepted");
@@ -108,6 +142,14 @@ static void test_refused(GrammarVocab *v) {
   run_guide_ahead(guide, false); /* and it may be freed while a mask is under way */
   run_guide_free(guide);
   grammar_free(g);
+  for (int has_text = 0; has_text < 2; has_text++) { /* from outside the mask */
+    guide = guide_of("ab", -1, has_text, &g, v);
+    e = run_guide_take(guide, B, false, NULL, 0, false, false);
+    EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "token 4 writes what does not fit"), "%s", e ? err_text(e) : "accepted");
+    err_free(e);
+    run_guide_free(guide);
+    grammar_free(g);
+  }
 }
 
 /* A reply that stands in open reasoning, a budget of 5, an answer held to a date, on random weights. */
@@ -164,7 +206,9 @@ int main(void) {
   TEST("a small vocabulary") v = vocab_of_test();
   TEST("masks along a text, ends where it is whole") test_masks(v);
   TEST("reasoning is free, the grammar begins behind it") test_reasoning(v);
-  TEST("a trigger begins the grammar, its end frees again") test_trigger(v);
+  TEST("no end inside reasoning") test_bars(v);
+  TEST("a grammar of text and calls follows reasoning too") test_text(v);
+  TEST("calls in reasoning, where the answer must be calls") test_calls_in_reasoning(v);
   TEST("what nothing satisfies and what no token writes is refused") test_refused(v);
   TEST("open reasoning, its budget, then an answer of the grammar") {
     for (uint64_t seed = 1; seed <= 3; seed++) test_loop(seed);

@@ -26,7 +26,7 @@ static RunPrompt prompt_of(Arena *a, const Weights *w, const TextVocab *v, const
   TextChat *c = NULL;
   json_t *special = NULL, *body = json_pack("{s:[{s:s, s:s}]}", "messages", "role", "user", "content", text);
   RunPrompt p = {0};
-  EXPECT_OK(model_chat_open(a, w, &c, &special));
+  EXPECT_OK(model_chat_open(a, w, NULL, &c, &special));
   EXPECT_OK(run_prompt_make(c, v, TEXT_CHAT_COMPLETIONS, body, &p));
   json_decref(body);
   json_decref(special);
@@ -40,7 +40,7 @@ static char *ends(Arena *a, const Weights *w) {
   int n;
   Str s = {0};
   EXPECT_OK(model_vocab_open(w, &v));
-  EXPECT_OK(run_ends(a, w, v, &id, &n));
+  EXPECT_OK(run_ends(a, w, v, NULL, &id, &n));
   for (int i = 0; i < n; i++) str_addf(&s, "%s%d", i ? " " : "", id[i]);
   text_vocab_free(v);
   char *text = arena_dup(a, s.n ? s.p : "");

@@ -55,7 +55,8 @@ static void test_greedy(void) {
     struct { RunSampling p; const char *name; } bad[] = {
       {{.temperature = -1, .top_p = 1, .repeat_penalty = 1}, "temperature"}, {{.temperature = NAN, .top_p = 1, .repeat_penalty = 1}, "temperature"},
       {{.top_p = 1.5, .repeat_penalty = 1}, "top-p"}, {{.top_p = 1, .repeat_penalty = 0}, "repeat-penalty"}, {{.top_p = 1, .repeat_penalty = 1, .min_p = 2}, "min-p"},
-      {{.top_p = 1, .repeat_penalty = 1, .top_k = -1}, "top-k"}, {{.top_p = 1, .repeat_penalty = 1, .bias = (RunBias[]){{4, 1}}, .n_biases = 1}, "token 4"}};
+      {{.top_p = 1, .repeat_penalty = 1, .top_k = -1}, "top-k"}, {{.top_p = 1, .repeat_penalty = 1, .bias = (RunBias[]){{4, 1}}, .n_biases = 1}, "token 4"},
+      {{.top_p = 1, .repeat_penalty = 1, .bias = (RunBias[]){{2, INFINITY}}, .n_biases = 1}, "token 2"}};
     for (size_t i = 0; i < COUNT_OF(bad); i++) {
       RunSampler *s;
       Err *e = run_sampler_new(&bad[i].p, 4, &s);

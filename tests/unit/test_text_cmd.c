@@ -25,11 +25,11 @@ static void gives(Body body, TextTokenizeOptions o, const char *input, const cha
   str_free(&out);
 }
 
-static void fails(Body body, TextTokenizeOptions o, const char *input, const char *part) {
+static void fails(Body body, TextTokenizeOptions o, const char *input, const char *good, const char *part) {
   Str out = {0};
   Err *e = run(body, o, input, strlen(input), &out);
   EXPECT(e && strstr(err_text(e), part), "got '%s', expected '%s'", e ? err_text(e) : "no error", part);
-  EXPECT(!out.n, "output written on failure");
+  EXPECT(!strcmp(out.n ? out.p : "", good), "'%s' written before the failure, expected '%s'", out.n ? out.p : "", good);
   err_free(e);
   str_free(&out);
 }
@@ -55,12 +55,14 @@ int main(void) {
     o.json = true;
     gives(text_cmd_tokenize, o, "G", "[1, 420]\n");
     gives(text_cmd_tokenize, o, "", "[1]\n");
+    gives(text_cmd_tokenize, o, "<s>", "[1]\n");
+    gives(text_cmd_tokenize, o, "<s><s>", "[1, 1]\n");
   }
   TEST("tokenize --lines: a JSON string in, an array out") {
     o = (TextTokenizeOptions){.tokenizer = o.tokenizer, .lines = true};
     gives(text_cmd_tokenize, o, "\"G\"\n\"\"\n\n\"a\\u0000\\nb\"", "[420]\n[]\n[264, 3, 13, 28726]\n");
-    fails(text_cmd_tokenize, o, "\"G\"\n7\n", "line 2");
-    fails(text_cmd_tokenize, o, "\"G", "line 1");
+    fails(text_cmd_tokenize, o, "\"G\"\n7\n\"G\"\n", "[420]\n", "line 2");
+    fails(text_cmd_tokenize, o, "\"G", "", "line 1");
   }
   TEST("markup in a text from a user") {
     o = (TextTokenizeOptions){.tokenizer = o.tokenizer, .plain = true};
@@ -76,9 +78,9 @@ int main(void) {
     gives(text_cmd_detokenize, o, "1 420", "G");
     o.lines = true;
     gives(text_cmd_detokenize, o, "[420]\n[264, 3]\n", "\"G\"\n\"a\\u0000\"\n");
-    fails(text_cmd_detokenize, o, "[32000]", "id 32000");
-    fails(text_cmd_detokenize, o, "[-1]", "'-'");
-    fails(text_cmd_detokenize, o, "[99999999999999999999]", "line 1");
+    fails(text_cmd_detokenize, o, "[420]\n[32000]", "\"G\"\n", "line 2: id 32000");
+    fails(text_cmd_detokenize, o, "[-1]", "", "'-'");
+    fails(text_cmd_detokenize, o, "[99999999999999999999]", "", "line 1");
   }
   TEST("what is no tokenizer is refused") {
     static const char *const none[] = {"tests/text", "tests/text/none", "tests/text/README.md", "tests/text/templates/templates.json"};

@@ -20,7 +20,7 @@ static void plain_merge(const TextVocab *v, const char *p, size_t n, TextIds *ou
   for (size_t at = 0; at < n; m++) {
     int32_t cp;
     size_t k = v->byte_level ? 1 : (size_t)text_utf8_next(p + at, p + n, &cp);
-    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_map_find(v, &v->by_piece, true, p + at, k), at};
+    x[m] = (Part){v->byte_level ? v->byte_id[(uint8_t)p[at]] : text_piece_find(v, p + at, k), at};
     at += k;
   }
   x[m].off = n;
@@ -183,6 +183,33 @@ static void test_uncut(void) {
   }
 }
 
+/* As llama.cpp's GGUF files of GPT-2's kind say it: their unknown token is the one that ends a text. */
+static void test_lacking(void) {
+  TEST("a byte that a vocabulary lacks gives no control token") {
+    Arena *a = arena_new("source");
+    TextVocab *json = open_json("smollm2/tokenizer.json.gz"), *v = NULL;
+    TextVocabSource s;
+    EXPECT_OK(text_vocab_source(a, json, 0, &s));
+    s.unk = s.bos = 0;
+    EXPECT_OK(text_vocab_new(&s, &v));
+    EXPECT(v && text_vocab_is_special(v, 0), "0 is special");
+    static const char *const bytes[] = {"a\xFF" "b\xF5\xC0 \xF1", "a\x04\x06" "b", "\xF1\x80\x80\x80", "\x80\xED\xA0\x80"}, *const text[] = {"a\xEF\xBF\xBD" "b\xEF\xBF\xBD\xEF\xBF\xBD \xEF\xBF\xBD", "ab", NULL, NULL};
+    for (size_t i = 0; v && i < COUNT_OF(bytes); i++) {
+      TextIds got = {0};
+      Str back = {0};
+      EXPECT_OK(text_tokenize(v, bytes[i], strlen(bytes[i]), 0, &got));
+      for (size_t k = 0; k < got.n; k++) EXPECT(!text_vocab_is_special(v, got.p[k]), "text %zu: id %d", i, got.p[k]);
+      text_detokenize(v, got.p, got.n, 0, &back);
+      if (text[i]) EXPECT(back.p && !strcmp(back.p, text[i]), "text %zu: '%s'", i, back.p ? back.p : "");
+      str_free(&back);
+      text_ids_free(&got);
+    }
+    text_vocab_free(v);
+    text_vocab_free(json);
+    arena_free(a);
+  }
+}
+
 static void add_base64(Str *out, const char *p, size_t n) {
   static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < n; i += 3) {
@@ -195,7 +222,7 @@ static void add_base64(Str *out, const char *p, size_t n) {
 static TextVocab *read_as(const char *path, const Str *text) {
   Arena *a = arena_new("file");
   TextVocab *v = NULL;
-  EXPECT_OK(text_vocab_read(a, path, text, &v));
+  EXPECT_OK(text_vocab_read(a, path, text->p, text->n, &v));
   arena_free(a);
   return v;
 }
@@ -261,11 +288,12 @@ static void test_sources(void) {
     int32_t *type = ARENA_ARRAY(a, int32_t, (size_t)n);
     for (int i = 0; i < n; i++) { token[i] = json->tok[i].text; type[i] = json->tok[i].type; }
     uint32_t top = 0;
+    int32_t l, r;
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) top = MAX(top, json->merges.slot[i].to.rank);
+      if (text_merge_at(&json->merges, i, &l, &r)) top = MAX(top, json->merges.slot[i].to.rank);
     uint64_t *by_rank = ARENA_ARRAY(a, uint64_t, (size_t)top + 1);
     for (uint32_t i = 0; i <= json->merges.mask; i++)
-      if (json->merges.slot[i].to.id >= 0) by_rank[json->merges.slot[i].to.rank] = json->merges.slot[i].key;
+      if (text_merge_at(&json->merges, i, &l, &r)) by_rank[json->merges.slot[i].to.rank] = (uint64_t)(uint32_t)l << 32 | (uint32_t)r;
     for (uint32_t i = 0; i <= top; i++)
       if (by_rank[i]) merge[k++] = arena_printf(a, "%s %s", token[by_rank[i] >> 32], token[(uint32_t)by_rank[i]]);
     TextVocabSource s = {.kind = "gemma4", .n_tokens = n, .token = token, .type = type, .n_merges = k, .merge = merge, .bos = 1, .eos = 2, .unk = 0, .sep = -1, .add_bos = -1, .add_eos = 0, .add_space_prefix = 1};
@@ -299,7 +327,7 @@ static void refused(const char *json, const char *part) {
   Str s = {0};
   TextVocab *v = NULL;
   str_add(&s, json);
-  Err *e = text_vocab_read(a, "x.json", &s, &v);
+  Err *e = text_vocab_read(a, "x.json", s.p, s.n, &v);
   EXPECT(e && strstr(err_text(e), part), "%.60s: expected '%s', got '%s'", json, part, e ? err_text(e) : "no error");
   err_free(e);
   text_vocab_free(v);
@@ -389,6 +417,7 @@ int main(void) {
   test_merges();
   test_uncut();
   test_tries();
+  test_lacking();
   test_bert_steps();
   test_rank_files();
   test_sources();

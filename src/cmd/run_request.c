@@ -1,0 +1,96 @@
+/* The settings of a request, as clients send it, become options of `lumen run`. In: the request and the command line. Out: options, in which what
+   the command line says comes last and so holds; lists (stop texts, biases) have both. What a request asks for is done, refused by its place, or told of. */
+#include <stdlib.h>
+#include <string.h>
+#include "cmd/run_cmd.h"
+
+static const struct { const char *member, *option; } settings[] = {
+#define REQUEST_SETTING(member, option) {#member, #option},
+#include "cmd/run_request.def"
+#undef REQUEST_SETTING
+};
+static const char *const read_elsewhere[] = {
+#define REQUEST_READ(member) #member,
+#include "cmd/run_request.def"
+#undef REQUEST_READ
+};
+
+typedef struct Argv { Arena *a; const char *path; char **arg; int n, cap; } Argv;
+
+static void add(Argv *v, const char *option, const char *value) {
+  char *arg = arena_printf(v->a, "--%s=%s", option, value);
+  for (char *c = arg + 2; *c && *c != '='; c++) if (*c == '_') *c = '-';
+  PUSH(v->a, v->arg, v->n, v->cap, arg);
+}
+
+static const char *number_text(Arena *a, const json_t *v) {
+  return json_is_integer(v) ? arena_printf(a, "%lld", (long long)json_integer_value(v)) : arena_printf(a, "%.17g", json_real_value(v));
+}
+
+static Err *numbers_take(Argv *v, const json_t *request) {
+  for (size_t i = 0; i < COUNT_OF(settings); i++) {
+    const json_t *value = json_object_get(request, settings[i].member);
+    if (!value || json_is_null(value)) continue;
+    if (!json_is_number(value)) return err_new(ERR_USAGE, "%s: %s: expected a number", v->path, settings[i].member);
+    add(v, settings[i].option, number_text(v->a, value));
+  }
+  return NULL;
+}
+
+/* One text or an array of them; nothing of either is none. */
+static Err *stops_take(Argv *v, const json_t *stop) {
+  bool one = json_is_string(stop);
+  if (!stop || json_is_null(stop)) return NULL;
+  if (!one && !json_is_array(stop)) return err_new(ERR_USAGE, "%s: stop: expected a text or an array of texts", v->path);
+  for (size_t i = 0; i < (one ? 1 : json_array_size(stop)); i++) {
+    const json_t *text = one ? stop : json_array_get(stop, i);
+    if (!json_is_string(text) || strlen(json_string_value(text)) != json_string_length(text)) return err_new(ERR_USAGE, "%s: stop[%zu]: expected a text without NUL", v->path, i);
+    if (json_string_length(text)) add(v, "stop", json_string_value(text));
+  }
+  return NULL;
+}
+
+static Err *biases_take(Argv *v, const json_t *biases) {
+  const char *id;
+  json_t *x;
+  if (!biases || json_is_null(biases)) return NULL;
+  if (!json_is_object(biases)) return err_new(ERR_USAGE, "%s: logit_bias: expected an object of token ids and numbers", v->path);
+  json_object_foreach((json_t *)(uintptr_t)biases, id, x) {
+    if (!json_is_number(x)) return err_new(ERR_USAGE, "%s: logit_bias.%s: expected a number", v->path, id);
+    add(v, "logit_bias", arena_printf(v->a, "%s=%s", id, number_text(v->a, x)));
+  }
+  return NULL;
+}
+
+static bool is_heeded(const char *member, const json_t *value) {
+  if (json_is_null(value) || json_is_false(value) || (!strcmp(member, "n") && json_is_integer(value) && json_integer_value(value) == 1)) return true; /* asks for nothing */
+  for (size_t i = 0; i < COUNT_OF(settings); i++) if (!strcmp(member, settings[i].member)) return true;
+  for (size_t i = 0; i < COUNT_OF(read_elsewhere); i++) if (!strcmp(member, read_elsewhere[i])) return true;
+  return false;
+}
+
+static void unheeded_tell(const char *path, const json_t *request) {
+  Str s = {0};
+  const char *member;
+  json_t *value;
+  json_object_foreach((json_t *)(uintptr_t)request, member, value)
+    if (!is_heeded(member, value)) str_addf(&s, "%s%s", s.n ? ", " : "", member);
+  if (s.n) fprintf(stderr, "lumen run: %s: not heeded: %s\n", path, s.p);
+  str_free(&s);
+}
+
+Err *cmd_run_request_options(Run *r) {
+  Argv v = {.a = r->arena, .path = r->o->request};
+  RunOpts *o = ARENA_NEW(r->arena, RunOpts);
+  OptRest rest;
+  PUSH(v.a, v.arg, v.n, v.cap, r->argv[0]);
+  TRY(numbers_take(&v, r->request));
+  TRY(stops_take(&v, json_object_get(r->request, "stop")));
+  TRY(biases_take(&v, json_object_get(r->request, "logit_bias")));
+  unheeded_tell(v.path, r->request);
+  TRY(err_wrap(opt_parse(r->arena, r->rows, r->n_rows, v.n, v.arg, o, &rest), "%s", v.path));
+  for (int i = 1; i < r->argc; i++) PUSH(v.a, v.arg, v.n, v.cap, r->argv[i]);
+  TRY(opt_parse(r->arena, r->rows, r->n_rows, v.n, v.arg, o, &rest));
+  r->o = o;
+  return NULL;
+}

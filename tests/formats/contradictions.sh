@@ -1,0 +1,132 @@
+# Checkpoints whose config.json says one thing of their quantized weights and whose tensors another: refused, naming both; kinds that nobody here describes are
+# refused by name, listing what is known; what it says of activations and cached keys does not matter.
+# runtests: machine code
+. tests/lib.sh
+cat > "$TEST_TMP/contradictions.py" <<'END'
+import json, os, shutil, subprocess, sys
+sys.path[:0] = ["tests", "tests/models"]
+from told import told, end
+import folder
+import quantized_whole as whole
+lumen, tmp = sys.argv[1:]
+CASES = "tests/models/quantized/"
+NONE = object()
+
+
+def edited(case, path, value, drop=()):
+    """A copy of the case in which quantization_config's PATH is VALUE (NONE: gone), without the tensors whose names end in one of drop."""
+    out = f"{tmp}/edited"
+    shutil.rmtree(out, ignore_errors=True)
+    os.mkdir(out)
+    with open(CASES + case + "/config.json") as f:
+        config = json.load(f)
+    at, *keys = [config["quantization_config"], *path.split(".")] if path else [None]
+    for k in keys[:-1]:
+        at = at[int(k)] if isinstance(at, list) else at.setdefault(k, {})
+    if keys:
+        at[keys[-1]] = value
+        if value is NONE:
+            del at[keys[-1]]
+    with open(out + "/config.json", "w") as f:
+        json.dump(config, f)
+    folder.store(out + "/model.safetensors", [(k, *t) for k, t in whole.read(CASES + case).items() if not k.endswith(tuple(drop) or ("\0",))])
+    return out
+
+
+def weight(case):
+    with open(CASES + case + "/golden.json") as f:
+        r = json.load(f)["rectangles"][0]
+    return [r["weight"]] + ([] if "expert" in r else ["--shape", ",".join(map(str, r["full_shape"][-2:]))])
+
+
+def decode(case, path, value, drop=()):
+    return subprocess.run([lumen, "decode", edited(case, path, value, drop), *weight(case)], capture_output=True, timeout=60)
+
+
+W = "config_groups.group_0.weights."
+for case, path, value, *says in (
+        ("awq", "bits", 3, "quantization_config.bits: 3, but the tensors say 4", "layout awq"),
+        ("awq", "group_size", 64, "quantization_config.group_size: 64, but the tensors say 128"),
+        ("awq", "group_size", -1, "quantization_config.group_size: -1, but the tensors say 128"),
+        ("awq", "zero_point", False, "quantization_config.zero_point: 0, but the tensors say 1"),
+        ("awq", "version", "gemv_fast", 'quantization_config.version: "gemv_fast", expected one of gemm, GEMM'),
+        ("gptq-v1", "bits", 8, "quantization_config.bits: 8, but the tensors say 4", "layout gptq"),
+        ("gptq-v2-desc_act", "group_size", 128, "quantization_config.group_size: 128, but the tensors say 32"),
+        ("gptq-v1", "checkpoint_format", "marlin", 'quantization_config.checkpoint_format: "marlin", expected one of gptq, gptq_v2'),
+        ("gptq-v1", "quant_method", "awq", 'quantization_config.quant_method: "awq", expected gptq', "layout gptq"),
+        ("int4-ct-g128", W + "num_bits", 8, "group_0.weights.num_bits: 8, but the tensors say 4"),
+        ("int4-ct-g128", W + "group_size", 32, "group_0.weights.group_size: 32, but the tensors say 128"),
+        ("int4-ct-g128", W + "symmetric", False, "group_0.weights.symmetric: 0, but the tensors say 1"),
+        ("int4-ct-g32-zp", W + "symmetric", True, "group_0.weights.symmetric: 1, but the tensors say 0"),
+        ("int4-ct-g128", W + "type", "float", 'group_0.weights.type: "float", expected int'),
+        ("int4-ct-g128", "format", "marlin-24", 'quantization_config.format: "marlin-24", expected one of pack-quantized, mixed-precision'),
+        ("fp8-channel-ct", W + "strategy", "tensor", 'group_0.weights.strategy: "tensor", expected channel'),
+        ("fp8-channel-ct", "format", "dense", 'quantization_config.format: "dense", expected one of float-quantized'),
+        ("nvfp4-ct", W + "group_size", 32, "group_0.weights.group_size: 32, but the tensors say 16"),
+        ("nvfp4-modelopt", W + "num_bits", 8, "group_0.weights.num_bits: 8, but the tensors say 4"),
+        ("bnb-nf4", "bnb_4bit_use_double_quant", False, "bnb_4bit_use_double_quant: 0, but the tensors say 1"),
+        ("bnb-nf4", "bnb_4bit_quant_type", "fp4", '"fp4", expected nf4'),
+        ("fp8-block", "weight_block_size", [64, 64], "no layout of the texts fits", "weight_scale_inv BF16 [4, 2]", "the metadata says", "quantization_config.weight_block_size [64, 64]"),
+        ("mixed-precision", "config_groups.group_1.weights.num_bits", 2, "group_0.weights.strategy"),
+        ("gptq-v1", "quant_method", "hqq", 'quantization_config.quant_method: "hqq", expected one of', "awq", "bitsandbytes", "compressed-tensors", "gptq", "modelopt", "mxfp4"),
+):
+    r = decode(case, path, value)
+    said = r.stderr.decode()
+    lost = [s for s in says if s not in said]
+    if case == "mixed-precision":                            # the weight at hand is the other group's, which has no quarrel
+        told(f"{case}: {path} of a group that is not the weight's", None if r.returncode == 0 else said)
+        continue
+    told(f"{case}: {path} = {value} is refused, naming both", None if r.returncode == 1 and not lost else f"exit code {r.returncode}, no {lost} in: {said[:400]}")
+for case, path, value in (
+        ("nvfp4-modelopt", "kv_cache_scheme", {"num_bits": 4, "type": "int", "dynamic": True}),
+        ("int4-ct-g128", "kv_cache_scheme", {"num_bits": 8, "type": "float"}),
+        ("fp8-tensor-static-ct", "config_groups.group_0.input_activations.num_bits", 4),
+        ("awq", "version", "GEMM"),
+        ("awq", "group_size", NONE),
+        ("gptq-v1", "dynamic", {"-:.*down.*": {}, "+:.*\\.0\\..*k_proj.*": {"bits": 4}}),
+        ("gptq-v1", "quant_method", NONE),
+        ("fp8-block-ct", W + "block_structure", [128, 128]),
+        ("int4-ct-g128", "ignore", ["everything"]),
+):
+    r = decode(case, path, value)
+    told(f"{case}: {path} = {'gone' if value is NONE else value} is fine", None if r.returncode == 0 else r.stderr.decode()[:400])
+r = decode("gptq-v1", "dynamic", {"+:.*\\.0\\..*": {"bits": 8}})
+told("a rule for some layers does not outdo the whole", None if r.returncode == 0 else r.stderr.decode()[:300])
+r = decode("gptq-v1-desc_act", "", None, drop=(".g_idx",))
+told("columns out of order, of which no tensor tells the order", None if r.returncode == 1 and b"desc_act: 1, but the tensors say 0" in r.stderr else str(r))
+
+# A method that nobody here describes is told before anything else, whatever the tensors are called.
+whole.write(CASES + "gptq-v1", f"{tmp}/whole")
+with open(f"{tmp}/whole/config.json") as f:
+    config = json.load(f)
+config["quantization_config"] = {"quant_method": "exl3", "bits": 3}
+with open(f"{tmp}/whole/config.json", "w") as f:
+    json.dump(config, f)
+for args in (("run", f"{tmp}/whole", "hi"), ("convert", f"{tmp}/whole", f"{tmp}/x.gguf", "--quant", "q8_0"), ("show", f"{tmp}/whole", "--plan")):
+    r = subprocess.run([lumen, *args], capture_output=True, timeout=60)
+    told(f"{args[0]}: an unknown method", None if r.returncode == 1 and b'"exl3", expected one of' in r.stderr else str(r))
+end()
+END
+python3 "$TEST_TMP/contradictions.py" "$LUMEN" "$TEST_TMP" || n_bad=1
+
+# A layout of one's own that wants nothing of the metadata takes any method; one that does is held to it.
+mkdir -p "$TEST_TMP/mine"
+cat > "$TEST_TMP/mine/mine.lum" <<'EOF'
+layout mine [N, K] = "*.weight" {
+  tensor w : f8_e4m3[N, K] = "*.weight"
+  tensor s : f32 | bf16[N] = "*.weight_scale"
+  x(n, k) = w[n, k] * s[n]
+}
+EOF
+cp -r tests/models/quantized/fp8-channel-ct "$TEST_TMP/own"
+chmod -R u+w "$TEST_TMP/own"
+sed -i 's/"compressed-tensors"/"of-my-own"/' "$TEST_TMP/own/config.json"
+w=model.layers.0.self_attn.k_proj.weight
+expect "without the text" 1 "$LUMEN" decode "$TEST_TMP/own" $w
+expect "with a text of one's own" 0 "$LUMEN" decode "$TEST_TMP/own" $w --std "$TEST_TMP/mine"
+sed -i 's/^  x(n, k)/  says "quantization_config.quant_method" = "of-mine"\n  x(n, k)/' "$TEST_TMP/mine/mine.lum"
+expect "one that wants another method" 1 "$LUMEN" decode "$TEST_TMP/own" $w --std "$TEST_TMP/mine"
+has "both are named" "$err" 'metadata quantization_config.quant_method: "of-my-own", expected one of'
+sed -i 's/"of-mine"/"of-mine" | "of-my-own"/' "$TEST_TMP/mine/mine.lum"
+expect "and one that wants this" 0 "$LUMEN" decode "$TEST_TMP/own" $w --std "$TEST_TMP/mine"
+finish
