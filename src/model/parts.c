@@ -100,6 +100,26 @@ static Err *read_groups(Arena *a, const PartDecl *d, const FileTensor *t, Format
   return NULL;
 }
 
+/* Facts of the elements, as far as looking costs little beside packing: none of a byte's NaN and infinities is there; a scale is of a usual size. */
+static void look_at(const Module *m, const FileTensor *t, FormatPart *p) {
+  Arena *tmp = arena_new("facts");
+  uint8_t code[256];
+  int n = format_unfinite(tmp, m, p->elt, code);
+  if (n <= (int)COUNT_OF(p->never)) {
+    for (p->n_never = 0; p->n_never < n && !memchr(t->p, code[p->n_never], t->n_bytes); p->n_never++) p->never[p->n_never] = code[p->n_never];
+    if (p->n_never < n) p->n_never = 0; /* all or none: few forms */
+  }
+  IrMem k = dx_mem(p->elt);
+  p->small = (k == IR_M_f32 || k == IR_M_f16 || k == IR_M_bf16) && t->n_bytes == (size_t)(t->n_elems * ir_mem_bytes[k]);
+  for (int64_t i = 0; i < t->n_elems && p->small; i++) {
+    uint32_t w = 0;
+    memcpy(&w, t->p + i * ir_mem_bytes[k], (size_t)ir_mem_bytes[k]);
+    float v = k == IR_M_f32 ? f32_from_bits(w) : k == IR_M_f16 ? f16_to_f32((uint16_t)w) : f32_from_bits(w << 16);
+    p->small = v >= -128 && v <= 128;
+  }
+  arena_free(tmp);
+}
+
 /* A table that the text has too: its numbers, or the text would give other values. */
 static Err *check_table(const Module *m, const PartDecl *d, const FileTensor *t) {
   const TableDecl *table = lang_table(m, d->is);
@@ -196,6 +216,7 @@ static Err *finish(HyperEnv *env, Tp *forms, const char *name, TensorParts *p) {
   for (int i = 0; i < l->n_parts; i++) {
     const FileTensor *t = p->tensor[i];
     if (t && t->n_bytes && !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: of a format that no text here describes", t->name);
+    if (t && t->n_bytes) look_at(env->module, t, &p->fit.part[i]);
     if (t && l->part[i].is) TRY(check_table(env->module, &l->part[i], t));
     if (t && l->part[i].groups) TRY(read_groups(env->arena, &l->part[i], t, &p->fit.part[i], &p->order));
   }

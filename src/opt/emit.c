@@ -64,24 +64,28 @@ IrRef lin_value(Emit *e, Lin l) {
   return l.k ? ir_op2(&e->b, IR_add, sum, ir_const_i(&e->b, IR_T_i64, l.k)) : sum;
 }
 
-/* l / D or l % D of what stands in this block: made once, so that rows which read the same place are seen to. */
-static IrRef cut(Emit *e, Lin l, int64_t D, bool mod) {
-  int sh = 0;
-  IrRef v, d;
-  uint64_t key[3] = {(uint64_t)D, mod, (uint64_t)l.k}, h = hash_bytes(key, sizeof key, 0);
-  for (int i = 0; i < l.n; i++) {
-    uint64_t t[2] = {(uint64_t)l.t[i].v, (uint64_t)l.t[i].c};
+static uint64_t lin_hash(const Lin *l, uint64_t h) {
+  h = hash_bytes(&l->k, sizeof l->k, h);
+  for (int i = 0; i < l->n; i++) {
+    uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
     h = hash_bytes(t, sizeof t, h);
   }
-  if (e->cut_block != e->b.at) e->n_cut = 0, e->cut_block = e->b.at;
-  for (int i = 0; i < e->n_cut; i++) if (e->cut[i].key == h) return e->cut[i].v;
-  v = lin_value(e, l);
+  return h;
+}
+
+/* l / D or l % D where it takes instructions, made once in a block. */
+static IrRef divided(Emit *e, Lin l, int64_t D, bool mod) {
+  uint64_t key = lin_hash(&l, (uint64_t)D * 2 + mod);
+  if (e->div_block != e->b.at) e->n_div = 0, e->div_block = e->b.at;
+  for (int i = 0; i < e->n_div; i++) if (e->div[i].key == key) return e->div[i].v;
+  IrRef v = lin_value(e, l), d;
+  int sh = 0;
   while ((int64_t)1 << sh < D) sh++;
   if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
   else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
-  if (e->n_cut == (int)COUNT_OF(e->cut)) e->n_cut = 0;
-  e->cut[e->n_cut].key = h;
-  e->cut[e->n_cut++].v = d;
+  if (e->n_div == (int)COUNT_OF(e->div)) e->n_div = 0;
+  e->div[e->n_div].key = key;
+  e->div[e->n_div++].v = d;
   return d;
 }
 
@@ -103,7 +107,7 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
       for (int i = 0; i < l.n; i++) l.t[i].c /= g;
       l.k /= g, D /= g;
     } else g = 1;
-    r = lin_ref(cut(e, l, D, mod), mod ? g : 1);
+    r = lin_ref(divided(e, l, D, mod), mod ? g : 1);
     if (mod) r.k = low;
   }
   if (mod) r.lane = lane;
@@ -149,11 +153,7 @@ static IrType elt_type(IrMem m, int lanes) {
 }
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
-  uint64_t key[4] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
-  for (int i = 0; i < byte.n; i++) {
-    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
-    h = hash_bytes(t, sizeof t, h);
-  }
+  uint64_t key[3] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr}, h = lin_hash(&byte, hash_bytes(key, sizeof key, 0));
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
   IrRef idx = lin_sum(e, &byte);
@@ -559,8 +559,9 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
-  if (fixed && unit < UNROLL && vec && !has_reduction(e->d, n.arg[1])) unit = ROUND_UP(UNROLL, unit); /* a body with a sum of its own is long enough */
-  if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
+  bool is_long = has_reduction(e->d, n.arg[1]); /* a body with a sum of its own */
+  if (fixed && unit < UNROLL && vec && !is_long) unit = ROUND_UP(UNROLL, unit);
+  if (fixed && (ext <= unit || (!is_long && ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN)))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }

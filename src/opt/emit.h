@@ -35,7 +35,7 @@ typedef struct Emit {
   int64_t scratch_bytes;
   Vals **memo; Dx *stack; int n_stack, cap_stack;
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
-  struct { uint64_t key; IrRef v; } cut[64]; int n_cut, cut_block; /* divisions already made in this block */
+  struct { uint64_t key; IrRef v; } div[64]; int n_div, div_block; /* divisions likewise: loads with equal addresses are told by their terms */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   IrRef part[LAYOUT_MAX_PARTS + 2], part_block; /* packing a layout: addresses of its tensors, the block's number */

@@ -135,6 +135,8 @@ typedef struct FormatPart {
   int64_t dim[LAYOUT_MAX_DIMS]; int n_dims;
   int64_t most;                   /* groups: their number, once bound */
   PartGroups groups;
+  uint8_t never[16]; int n_never; /* bytes that do not occur in it, of those that format_unfinite names */
+  bool small;                     /* floats, none above 128 or NaN */
 } FormatPart;
 typedef struct FormatParts {
   const LayoutDecl *decl;
@@ -144,6 +146,8 @@ typedef struct FormatParts {
   Err *(*number)(void *ctx, const Expr *call, int64_t *i, double *f, bool *is_int); /* key, which, ..: numbers of the checkpoint's metadata */
   void *ctx;
 } FormatParts;
+/* facts.c: the bytes that are infinite or NaN in a format of one byte an element; 0: none, or it is no such format. */
+int format_unfinite(Arena *a, const Module *m, const char *elt, uint8_t code[256]);
 /* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
 Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits);
 Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out); /* of one that fits: an int of its text, its extents known */

@@ -182,7 +182,9 @@ static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) 
 
 /* Byte within the tile of leaf s at element k, k a multiple of what the leaf's entry covers (or inside it). */
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k) {
-  int64_t per = s == f->code ? f->chunk : f->leaf[s].gran;
+  int64_t per = s == f->code ? f->chunk : f->leaf[s].gran, step = per;
+  for (int i = 0; i < k.n; i++) step = dx_gcd(step, k.t[i].c);
+  k.k -= k.k % step; /* elements that surely share the entry share its address, and so the load */
   Lin in_unit = lin_divmod(e, k, l->unit, true), entry = in_unit;
   Lin at = lin_scale(lin_divmod(e, k, l->unit, false), l->unit_bytes);
   at.k += l->leaf_off[s];
