@@ -25,6 +25,33 @@ CASES = {
 }
 
 
+# Calls in the syntax of a chat template, held to the "tool call" case's arguments; no peer has them.
+CALLS = {"JSON in tags": "Qwen-Qwen3-0.6B", "XML": "Qwen3-Coder", "keys and values": "GLM-4.6", "Python": "LFM2-8B-A1B", "braces": "google-gemma-4-31B-it", "JSON behind headers": "openai-gpt-oss-120b",
+         "JSON and markers": "deepseek-ai-DeepSeek-V3.1"}
+CALL_TEXTS = {"JSON in tags": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Seoul, South Korea", "unit": "celsius", "days": 5}}\n</tool_call>',
+              "XML": "<tool_call>\n<function=get_weather>\n<parameter=city>\nSeoul, South Korea\n</parameter>\n<parameter=unit>\ncelsius\n</parameter>\n<parameter=days>\n5\n</parameter>\n</function>\n</tool_call>",
+              "keys and values": "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Seoul, South Korea</arg_value>\n<arg_key>days</arg_key>\n<arg_value>5</arg_value>\n</tool_call>",
+              "Python": '<|tool_call_start|>[get_weather(city="Seoul, South Korea", unit=\'celsius\', days=5)]<|tool_call_end|>',
+              "braces": '<|tool_call>call:get_weather{city:<|"|>Seoul, South Korea<|"|>,days:5}<tool_call|>',
+              "JSON behind headers": '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Seoul, South Korea", "days": 5}<|call|>',
+              "JSON and markers": '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Seoul, South Korea", "days": 5}<｜tool▁call▁end｜>'}
+PROSE = "Let me look that up for you. The weather in Seoul changes quickly at this time of the year, so I will ask the service for the next days and then say what to wear.\n"
+
+
+def run_calls(args, name, answer):
+    arguments = CASES["tool call"][0]["properties"]["arguments"]
+    tools = [{"type": "function", "function": {"name": n, "parameters": arguments}} for n in ("get_weather", "search", "send_mail")]
+    text = (PROSE if answer else "") + CALL_TEXTS[name]
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
+        json.dump(tools, f)
+        f.flush()
+        out = subprocess.run([args.lumen, "grammar", "--template", f"tests/text/templates/templates/{CALLS[name]}.jinja", "--tools", f.name, "--mask-bench", "--tokenizer", args.tokenizer] +
+                             (["--answer"] if answer else []), input=json.dumps(text) + "\n", capture_output=True, text=True, check=True).stdout
+    row = dict(line.split() for line in out.splitlines())
+    assert int(row["masks"]) > 10, f"{name}: not accepted: {text}"
+    return float(row["compile_ms"]), tuple(float(row[f"mask_{k}_us"]) for k in ("mean", "median", "p99", "max"))
+
+
 def figures(us):
     us = sorted(us)
     return statistics.mean(us), us[len(us) // 2], us[len(us) * 99 // 100], us[-1]
@@ -128,6 +155,11 @@ def main():
                     best[name] = (min(got[0], best[name][0]) if isinstance(best.get(name), tuple) else got[0], got[1])
         for name, got in best.items():
             print(f"| {case} | {name} | " + (got if isinstance(got, str) else f"{got[0]:.2f} | " + " | ".join(f"{x:.1f}" for x in got[1])) + " |", flush=True)
+    print("| calls | compile ms | mean us | median | p99 | max |\n|---|---|---|---|---|---|")
+    for name in CALLS:
+        for answer in (False, True):
+            got = min((run_calls(args, name, answer) for _ in range(args.rounds)), key=lambda g: g[1][0])
+            print(f"| {name}{', behind a text' if answer else ''} | {got[0]:.2f} | " + " | ".join(f"{x:.1f}" for x in got[1]) + " |", flush=True)
 
 
 if __name__ == "__main__":

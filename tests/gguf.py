@@ -1,4 +1,4 @@
-"""Writes small GGUF files for tests: write(path, metadata) with Python values (bool, int, float, str, and lists of one kind), and optionally
+"""Writes small GGUF files for tests: write(path, metadata) with Python values (bool, int, float, str, bytearray for a list of bytes, and lists of one kind), and optionally
 tensors as (name, dims innermost first, type number, bytes). Layout: the GGUF specification, version 3."""
 import struct
 
@@ -14,6 +14,8 @@ def value(v):
     if isinstance(v, (str, bytes)):
         b = v.encode() if isinstance(v, str) else v
         return 8, struct.pack("<Q", len(b)) + b
+    if isinstance(v, bytearray):
+        return 9, struct.pack("<IQ", 0, len(v)) + bytes(v)
     parts = [value(x) for x in v]
     kind = 5 if any(isinstance(x, int) and not isinstance(x, bool) for x in v) else parts[0][0]
     data = b"".join(struct.pack("<i", x) for x in v) if kind == 5 else b"".join(p[1] for p in parts)

@@ -1,16 +1,20 @@
-/* `lumen grammar`: a JSON Schema, a GBNF grammar or a regular expression, compiled as structured output would, and tried on texts, one a
-   line of standard input. --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
+/* `lumen grammar`: a JSON Schema, a GBNF grammar, a regular expression, or the calls of a chat template, compiled as structured output would, and
+   tried on texts, one a line of standard input (of calls each a JSON string). --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include "base/json.h"
 #include "cmd/cmd.h"
-#include "text/grammar.h"
+#include "text/reply.h"
 
 #define ROWS(X, T)                                                                                                                        \
   X(T, schema,       0, STR,  "FILE", NULL, 0, 0, "a JSON Schema")                                                                        \
   X(T, gbnf,         0, STR,  "FILE", NULL, 0, 0, "a GBNF grammar")                                                        \
   X(T, regex,        0, STR,  "RE",   NULL, 0, 0, "a regular expression for the whole text")                                              \
+  X(T, template,     0, STR,  "FILE", NULL, 0, 0, "with --tools: calls as this chat template writes them; texts are JSON strings") \
+  X(T, tools,        0, STR,  "FILE", NULL, 0, 0, "a JSON array of functions")                                                           \
+  X(T, answer,       0, FLAG, "",     NULL, 0, 0, "text and calls; else calls only")                                                      \
+  X(T, one_call,     0, FLAG, "",     NULL, 0, 0, "one call at most")                                                                     \
   X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
   X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \
   X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
@@ -26,6 +30,26 @@ static int64_t processor_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
+
+/* The calls of a template's tools; reply: NULL, or one that knows their markers. */
+static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextReply **reply) {
+  Str text = {0};
+  TextChat *chat;
+  json_t *js = NULL, *tools = NULL;
+  Err *e = os_read_file(o->template, INPUT_MAX, &text);
+  if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", o->template);
+  if (!e) e = json_parse_file(o->tools, INPUT_MAX, &js);
+  if (!e) e = text_tools_normalise(js, "tools", &tools);
+  if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", o->tools);
+  if (!e) e = text_chat_calls(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out);
+  if (!e) *reply = text_reply_new(chat->syntax, chat->reason, &(TextReplyOptions){.tools = tools}); /* asked for its markers only */
+  str_free(&text);
+  json_decref(js);
+  json_decref(tools);
+  return e;
 }
 
 static Err *compile(const GrammarOpts *o, Grammar **out) {
@@ -59,11 +83,11 @@ static Err *test_text(GrammarMatcher *m, const char *p, size_t n, bool *ok) {
 }
 
 /* Along one text: the mask before each token, which must hold the token. */
-static Err *bench_text(Arena *a, GrammarMatcher *m, const TextVocab *v, const GrammarVocab *gv, const char *p, size_t n, Times *t) {
+static Err *bench_text(Arena *a, GrammarMatcher *m, const TextVocab *v, const GrammarVocab *gv, unsigned flags, const char *p, size_t n, Times *t) {
   TextIds ids = {0};
   uint64_t *mask = arena_alloc_array(a, grammar_vocab_mask_words(gv) + 1, sizeof *mask);
   GrammarState *s = grammar_state_start(m), *next = NULL;
-  Err *e = text_tokenize(v, p, n, TEXT_PLAIN, &ids);
+  Err *e = text_tokenize(v, p, n, flags, &ids);
   for (size_t i = 0; !e && i < ids.n; i++) {
     int64_t start = processor_ns();
     e = grammar_state_mask(s, mask);
@@ -104,9 +128,14 @@ static Err *each_line(Arena *a, const GrammarOpts *o, GrammarMatcher *m, const T
     at += n + 1;
     while (n && (p[n - 1] == '\r' || (o->schema && (p[n - 1] == ' ' || p[n - 1] == '\t')))) n--;
     while (o->schema && n && (*p == ' ' || *p == '\t')) { p++; n--; }
-    e = test_text(m, p, n, &ok);
+    json_t *text = NULL;
+    if (o->template) e = json_parse_text(p, n, n + 1, "a text", &text);
+    if (!e && text && !json_is_string(text)) e = err_new(ERR_FORMAT, "a text: expected a JSON string");
+    if (!e && text) p = json_string_value(text), n = json_string_length(text);
+    if (!e) e = test_text(m, p, n, &ok);
     if (!e && o->test) puts(ok ? "accept" : "reject");
-    if (!e && ok && gv) e = bench_text(a, m, v, gv, p, n, t);
+    if (!e && ok && gv) e = bench_text(a, m, v, gv, o->template ? 0 : TEXT_PLAIN, p, n, t);
+    json_decref(text);
   }
   str_free(&in);
   return e;
@@ -114,21 +143,23 @@ static Err *each_line(Arena *a, const GrammarOpts *o, GrammarMatcher *m, const T
 
 static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   if (rest->n_args) return err_new(ERR_USAGE, "takes no operand, got \"%s\"", rest->arg[0]);
-  if (!!o->schema + !!o->gbnf + !!o->regex != 1) return err_new(ERR_USAGE, "takes one of --schema, --gbnf and --regex");
+  if (!!o->schema + !!o->gbnf + !!o->regex + !!o->template != 1) return err_new(ERR_USAGE, "takes one of --schema, --gbnf, --regex and --template");
+  if (!o->template != !o->tools) return err_new(ERR_USAGE, "--template and --tools go together");
   if (o->mask_bench != (o->tokenizer != NULL)) return err_new(ERR_USAGE, "--mask-bench and --tokenizer go together");
   Grammar *g = NULL;
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;
+  TextReply *reply = NULL;
   Times t = {0};
   int64_t start = processor_ns();
-  TRY(compile(o, &g));
+  TRY(o->template ? calls_compile(a, o, &g, &reply) : compile(o, &g));
   double compile_ms = (double)(processor_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
   Err *e = o->tokenizer ? text_vocab_open(o->tokenizer, &v) : NULL;
   if (!e && v) {
     start = processor_ns();
-    e = grammar_vocab_new(v, &gv);
+    e = grammar_vocab_new_with(v, reply ? keeps_marker : NULL, reply, &gv);
     vocab_ms = (double)(processor_ns() - start) / 1e6;
   }
   if (!e) {
@@ -137,6 +168,7 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
     grammar_matcher_free(m);
   }
   if (!e && o->mask_bench) bench_print(&t, compile_ms, vocab_ms, grammar_size(g));
+  text_reply_free(reply);
   grammar_vocab_free(gv);
   text_vocab_free(v);
   grammar_free(g);

@@ -46,7 +46,7 @@ void dev_barrier_release(DevPool *p);
 /* Work claimed piece by piece: threads take [*begin, *end) of n_total until false. Zero `next` outside the region or in a serial step. */
 typedef struct DevClaim { _Alignas(64) _Atomic int64_t next; } DevClaim;
 bool dev_claim(DevClaim *c, int64_t chunk, int64_t n_total, int64_t *begin, int64_t *end);
-/* The same in pieces that shrink with what is left, down to `least`: few claims, and threads that end close together. */
+/* The same in pieces that shrink with what is left, down to `least`, multiples of it: few claims, and threads that end close together. */
 bool dev_claim_part(DevClaim *c, int64_t least, int64_t n_total, int n_threads, int64_t *begin, int64_t *end);
 /* Work split by index: thread t of n gets [*begin, *end) of n_total, in multiples of `unit` except at the end. */
 void dev_split(int64_t n_total, int64_t unit, int thread, int n_threads, int64_t *begin, int64_t *end);

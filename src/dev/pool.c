@@ -272,7 +272,7 @@ bool dev_claim_part(DevClaim *c, int64_t least, int64_t n_total, int n_threads, 
   int64_t at = atomic_load_explicit(&c->next, memory_order_relaxed), n;
   do {
     if (at >= n_total) return false;
-    n = MIN(MAX((n_total - at) / (2 * n_threads), least), n_total - at);
+    n = MIN(MAX((n_total - at) / (2 * n_threads) / least * least, least), n_total - at);
   } while (!atomic_compare_exchange_weak_explicit(&c->next, &at, at + n, memory_order_relaxed, memory_order_relaxed));
   *begin = at;
   *end = at + n;

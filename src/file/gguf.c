@@ -227,22 +227,11 @@ static Err *take_tensors(Reader *r, uint64_t n, int file, Weights *w) {
 
 /* ---- files ---- */
 
-static const struct { const char *start, *what; } others[] = {
-    {"FUGG", "a big-endian GGUF file; convert it on a little-endian machine"},
-    {"tjgg", "a GGML file older than GGUF; convert it to GGUF"},
-    {"lmgg", "a GGML file older than GGUF; convert it to GGUF"},
-    {"fmgg", "a GGML file older than GGUF; convert it to GGUF"},
-    {"version https://git-lfs", "a Git LFS pointer, not the file it points to; fetch the file itself"},
-    {"<", "a web page or XML; the download went wrong"},
-    {"PK", "a zip archive; unpack it"},
-};
-
 static Err *take_header(Cursor *c, uint32_t *version, uint64_t *n_tensors, uint64_t *n_kvs) {
   const uint8_t *p;
   if (c->n == 0) return err_new(ERR_FORMAT, "is empty, expected a GGUF file");
-  for (size_t i = 0; i < COUNT_OF(others); i++)
-    if (c->n >= strlen(others[i].start) && !memcmp(c->p, others[i].start, strlen(others[i].start)))
-      return err_new(ERR_FORMAT, "is %s", others[i].what);
+  const char *other = c->n >= 4 && memcmp(c->p, "GGUF", 4) ? file_other_kind(c->p, c->n) : NULL;
+  if (other) return err_new(ERR_FORMAT, "is %s", other);
   TRY(take(c, "magic", 4, &p));
   if (memcmp(p, "GGUF", 4))
     return err_new(ERR_FORMAT, "starts with bytes %02x %02x %02x %02x, expected \"GGUF\" (or a name that ends in .safetensors, or a directory)", p[0], p[1], p[2], p[3]);

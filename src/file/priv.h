@@ -18,4 +18,5 @@ Err *file_tensors_fit(const Weights *w, uint64_t n_more);          /* Fails: ERR
 /* Elements and bytes of a tensor from its dims; f NULL or unknown: only the elements. Fails: ERR_FORMAT, naming the dim. */
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f);
 Err *file_tensors_overlap(Arena *a, const Weights *w, int first); /* among the tensors from first on, all of one file */
+const char *file_other_kind(const uint8_t *p, size_t n);         /* what a file is that begins so, where it is known and none of ours; NULL */
 #endif

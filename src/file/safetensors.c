@@ -209,6 +209,8 @@ static Err *read_file(Reader *r, Weights *w) {
   uint64_t n = 0;
   json_t *header;
   if (m->n_bytes >= 8) memcpy(&n, m->p, 8);
+  const char *other = n > HEADER_MAX || m->n_bytes < 8 || n > m->n_bytes - 8 || m->p[8] != '{' ? file_other_kind(m->p, m->n_bytes) : NULL;
+  if (other) return err_new(ERR_FORMAT, "is %s", other);
   if (m->n_bytes < 8) return err_new(ERR_FORMAT, "%zu bytes long, expected at least 8: it is truncated", m->n_bytes);
   if (n > HEADER_MAX) return err_new(ERR_LIMIT, "header length %llu, expected at most %d", (unsigned long long)n, HEADER_MAX);
   if (n > m->n_bytes - 8) return err_new(ERR_FORMAT, "header length %llu, expected at most the %zu bytes that follow: it is truncated or no safetensors file", (unsigned long long)n, m->n_bytes - 8);

@@ -337,6 +337,23 @@ void file_kv_print(const FileKv *kv, size_t n_max, Str *out) {
   str_add_c(out, ']');
 }
 
+/* ---- what it really is ---- */
+const char *file_other_kind(const uint8_t *p, size_t n) {
+  static const struct { const char *start, *what; } others[] = {
+    {"GGUF", "a GGUF file, which its name should say"},
+    {"FUGG", "a big-endian GGUF file; convert it on a little-endian machine"},
+    {"tjgg", "a GGML file older than GGUF; convert it to GGUF"},
+    {"lmgg", "a GGML file older than GGUF; convert it to GGUF"},
+    {"fmgg", "a GGML file older than GGUF; convert it to GGUF"},
+    {"version https://git-lfs", "a Git LFS pointer, not the file it points to; fetch the file itself"},
+    {"<", "a web page or XML; the download went wrong"},
+    {"PK", "a zip archive, as PyTorch's files are; convert it to safetensors, or unpack it"},
+    {"\x80\x02", "a Python pickle, as old PyTorch's files are; convert it to safetensors"},
+  };
+  for (size_t i = 0; i < COUNT_OF(others); i++) if (n >= strlen(others[i].start) && !memcmp(p, others[i].start, strlen(others[i].start))) return others[i].what;
+  return NULL;
+}
+
 /* ---- tensors ---- */
 
 const FileTensor *file_tensor_find(const Weights *w, const char *name) {

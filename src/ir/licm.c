@@ -8,12 +8,13 @@
    Two pointers do not alias when their spaces differ, or when both roots (through padd) are seen and differ: different parameters of the
    function, a parameter and a pointer loaded from memory, or pointers loaded from different places of one table. Callers promise that
    such buffers do not overlap within a loop, or that only equal elements meet.
-   Registers: per loop at most MAX_VECTORS and MAX_SCALARS moved values stay live into it; more would only be spilled.
+   Registers: per loop at most MAX_VECTORS and MAX_SCALARS moved values stay live into it; more would only be spilled. Numbers that are loaded for
+   all lanes alike cost nothing where they are used: of more than MAX_SPLATS in a loop none moves.
    Loops without a block of their own before the header get one; ir_pass_dce merges it again when it stayed empty. */
 #include <string.h>
 #include "ir/priv.h"
 
-enum { MAX_VECTORS = 16, MAX_SCALARS = 10, MAX_STORES = 16, MAX_EVAL_DEPTH = 4 };
+enum { MAX_VECTORS = 16, MAX_SCALARS = 10, MAX_SPLATS = 8, MAX_STORES = 16, MAX_EVAL_DEPTH = 4 };
 
 /* Where a pointer comes from. ROOT_LOADED: load.ptr from [base + idx * scale + disp]. */
 typedef enum RootKind { ROOT_UNKNOWN, ROOT_PARAM, ROOT_LOADED } RootKind;
@@ -27,6 +28,7 @@ typedef struct Loop {
   int *ends, n_ends, cap_ends; /* latches and exiting blocks but the header */
   bool enters;                /* once at the preheader, the first iteration goes past the header */
   int n_live[2];              /* moved values live into it: scalars, vectors */
+  int n_splats;               /* loads in it, not in one inside, of numbers for all lanes */
 } Loop;
 
 typedef struct Licm {
@@ -36,7 +38,7 @@ typedef struct Licm {
   Loop *loops;
   int n_loops, *loop_of;      /* per block: innermost loop's index or -1 */
   int n_values;               /* values that were there at the start; copies of constants come above */
-  int *uses, *from, *to;      /* uses left inside the loop; a moved value's innermost and outermost loop left, -1 if not moved */
+  int *uses, *splats, *from, *to;      /* uses left inside the loop; of all uses those by splats; a moved value's innermost and outermost loop left, -1 if not moved */
   IrRef *copy;                /* of a constant, and the block it stands in */
   int *copy_at;
   int8_t *reached;            /* per block, in its innermost loop: 0 not known yet, 1 sure, 2 not sure */
@@ -168,10 +170,21 @@ static void count_uses(Licm *m) {
     const IrBlock *b = &fn->blocks[m->o->block[i]];
     for (int k = 0; k < b->n_ins; k++) {
       const IrIns *x = &fn->ins[b->ins[k]];
-      for (int j = 0; j < ir_op_n_args[x->op]; j++) m->uses[x->arg[j]]++;
+      for (int j = 0; j < ir_op_n_args[x->op]; j++) m->uses[x->arg[j]]++, m->splats[x->arg[j]] += x->op == IR_splat;
     }
     if (b->term == IR_BR) m->uses[b->cond]++;
     for (int e = 0; e < ir_n_edges(b); e++) for (int k = 0; k < b->edge[e].n_args; k++) m->uses[b->edge[e].args[k]]++;
+  }
+}
+
+/* Its number goes to all lanes of what uses it. */
+static bool is_splat_load(const Licm *m, IrRef v) { return m->fn->ins[v].op == IR_load && m->splats[v] && m->uses[v] == m->splats[v]; }
+
+static void count_splats(Licm *m) {
+  for (int i = 0; i < m->o->n; i++) {
+    const IrBlock *b = &m->fn->blocks[m->o->block[i]];
+    int l = m->loop_of[m->o->block[i]];
+    for (int k = 0; l >= 0 && k < b->n_ins; k++) m->loops[l].n_splats += is_splat_load(m, b->ins[k]);
   }
 }
 
@@ -295,7 +308,7 @@ static void move(Licm *m, IrRef v, int from, int outermost) {
 static int outermost_left(Licm *m, IrRef v, int block) {
   const IrIns *x = &m->fn->ins[v];
   int class = class_of(m->fn, x->type), last = -1;
-  if (!movable(x)) return -1;
+  if (!movable(x) || (is_splat_load(m, v) && m->loops[m->loop_of[block]].n_splats > MAX_SPLATS)) return -1;
   for (int l = m->loop_of[block]; l >= 0; l = m->loops[l].up) {
     if (!has_room(&m->loops[l], class) || !may_leave(m, x, l, block)) break;
     last = l;
@@ -323,7 +336,7 @@ static void licm(Licm *m) {
   m->loops = ARENA_ARRAY(m->arena, Loop, nb);
   m->loop_of = ARENA_ARRAY(m->arena, int, nb);
   m->reached = ARENA_ARRAY(m->arena, int8_t, nb);
-  m->uses = ARENA_ARRAY(m->arena, int, n), m->from = ARENA_ARRAY(m->arena, int, n), m->to = ARENA_ARRAY(m->arena, int, n);
+  m->uses = ARENA_ARRAY(m->arena, int, n), m->splats = ARENA_ARRAY(m->arena, int, n), m->from = ARENA_ARRAY(m->arena, int, n), m->to = ARENA_ARRAY(m->arena, int, n);
   m->copy = ARENA_ARRAY(m->arena, IrRef, n), m->copy_at = ARENA_ARRAY(m->arena, int, n);
   for (int v = 0; v < n; v++) m->from[v] = m->copy_at[v] = -1;
   find_loops(m);
@@ -331,6 +344,7 @@ static void licm(Licm *m) {
   for (int i = 0; i < m->o->n; i++) find_ends(m, m->o->block[i]), find_stores(m, m->o->block[i]);
   for (int l = 0; l < m->n_loops; l++) m->loops[l].enters = sure_to_enter(m, l);
   count_uses(m);
+  count_splats(m);
   for (int i = 0; i < m->o->n; i++) hoist_block(m, m->o->block[i]);
 }
 

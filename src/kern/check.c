@@ -135,19 +135,19 @@ static Err *fill_state(KernData *d, int buf) {
   const TpBuf *t = &d->tp->buf[buf];
   const FormatForm *f = t->blocks;
   int64_t rows = tp_buf_rows(d->tp, buf, d->sym), stride = tp_row_elems(d->tp, buf), len = row_len(d, buf), n_blocks = rows * len / f->n_bytes;
-  int64_t side = t->block_dim + 1 < t->n_dims ? dim_value(d, t->dim[t->n_dims - 1]) : 1;
+  TpSide side = tp_buf_side(d->tp, t);
   uint8_t *p = ARENA_ARRAY(d->arena, uint8_t, n_blocks * f->n_bytes + 1);
   TRY(fill_blocks(d, f, p, n_blocks));
   for (int64_t m = 0; m < rows; m++) {
     uint8_t *row = d->buf[buf].p + m * stride;
-    for (int64_t g = 0; g < len / f->n_bytes; g++) { /* block g: of row g % side in its group */
+    for (int64_t g = 0; g < len / f->n_bytes; g++) { /* block g: of row g % side.rows in its group */
       const uint8_t *from = p + (m * (len / f->n_bytes) + g) * f->n_bytes;
-      uint8_t *to = row + g / side * side * f->n_bytes;
+      uint8_t *to = row + g / side.rows * side.rows * f->n_bytes;
       for (int64_t at = 0; at < f->n_bytes; at += f->decl->n_bytes)
         for (int k = 0; k < f->decl->n_fields; k++) {
           const Field *fl = &f->decl->field[k];
           int64_t es = ir_mem_bytes[dx_mem(fl->elt)];
-          for (int64_t i = 0, o = at + fl->offset; i < fl->count; i++, o += es) memcpy(to + tp_block_byte(f, dx_mem(fl->elt), o, g % side, side), from + o, (size_t)es);
+          for (int64_t i = 0, o = at + fl->offset; i < fl->count; i++, o += es) memcpy(to + tp_block_byte(f, dx_mem(fl->elt), o, g % side.rows, side), from + o, (size_t)es);
         }
     }
   }

@@ -29,8 +29,8 @@ static int group_of(const TpPlan *p, const TpRegion *r, int axis) {
     bool all = n % R == 0 && n / R >= LEAST_ITEMS, any = false;
     for (int i = 0; i < r->n_stmts && all; i++) {
       const TpStmt *t = &p->tp->stmt[r->stmt[i]];
-      bool alone = lower_shares_rows(p->tp->dag, t, 0, 1) && !lower_shares_rows(p->tp->dag, t, axis, R);
-      any |= lower_shares_rows(p->tp->dag, t, axis, R);
+      bool alone = lower_shares_rows(p->tp, t, 0, 1) && !lower_shares_rows(p->tp, t, axis, R);
+      any |= lower_shares_rows(p->tp, t, axis, R);
       all = !alone;
     }
     if (all && any) return R;
@@ -43,8 +43,8 @@ static int group_of(const TpPlan *p, const TpRegion *r, int axis) {
 static void lockstep(const Target *t, const TpPlan *p, const TpRegion *r, KernShape shape, Sched *s) {
   bool shares = false;
   int vec = 16 / t->vec_lanes, most = (t->n_vec_regs - 2 - 2 * vec) / vec;
-  for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp->dag, &p->tp->stmt[r->stmt[i]], 0, 1);
-  s->chains = shape == KERN_ONE ? MIN(most, 16) : MIN(most, 8);
+  for (int i = 0; i < r->n_stmts; i++) shares |= lower_shares_rows(p->tp, &p->tp->stmt[r->stmt[i]], 0, 1);
+  s->chains = MIN(most, 16);
   if (shares && shape != KERN_ONE) s->tile[0] = shape == KERN_FEW ? MIN(most, 4) : MIN(most, 8);
   for (int axis = 1; shares && shape == KERN_ONE && axis < r->n_par; axis++) {
     int R = group_of(p, r, axis);

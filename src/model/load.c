@@ -200,7 +200,9 @@ static Err *bind_tensor(Model *m, const TensorDecl *d, ModelTensor *all, ModelTe
   for (int i = 0; i < d->n_sources && !t->file; i++) TRY(find_source(m, d, &d->source[i], t));
   if (!t->file && !d->otherwise) {
     bool gguf = m->env.arch != NULL;                          /* name what this container would have: the texts list GGUF's names first */
-    return err_new(ERR_NOT_FOUND, "tensor %s: missing from the file", hyper_name(&m->env, d->source[gguf ? 0 : d->n_sources - 1].name));
+    char *name = arena_dup(m->arena, hyper_name(&m->env, d->source[gguf ? 0 : d->n_sources - 1].name));
+    PUSH(m->arena, m->missing.name, m->missing.n, m->missing.cap, name);
+    return NULL;
   }
   if (!t->parts) TRY(check_dims(m, d, t));
   bool as_f32 = !strcmp(d->type.elt, "f32");
@@ -251,11 +253,30 @@ static Err *bind_all(Model *m) {
   return NULL;
 }
 
+static void add_names(Str *s, const char *const *name, int n) {
+  enum { SHOWN = 8 };
+  for (int i = 0; i < MIN(n, SHOWN); i++) str_addf(s, i ? ", %s" : "%s", name[i]);
+  if (n > SHOWN) str_addf(s, " and %d more", n - SHOWN);
+}
+
+/* All of them at once, beside what nobody asked for: names that differ are told apart from a file that is cut. */
+static Err *tell_missing(Model *m) {
+  const char *const *name = (const char *const *)m->missing.name;
+  Str s = {0};
+  if (!m->missing.n) return NULL;
+  str_addf(&s, "tensor %s: missing from the file", name[0]);
+  if (m->missing.n > 1) str_add(&s, ", and so are "), add_names(&s, name + 1, m->missing.n - 1);
+  if (m->n_unused) str_add(&s, "; it has others that the model's text does not name: "), add_names(&s, m->unused, m->n_unused);
+  Err *e = err_new(ERR_NOT_FOUND, "%s", s.p);
+  str_free(&s);
+  return e;
+}
+
 Err *model_bind_tensors(Model *m) {
   if (!m->env.arch) TRY(model_says_known(&m->env));
   TRY(bind_all(m));
   list_unused(m);
-  return NULL;
+  return tell_missing(m);
 }
 
 /* ---- packing ------------------------------------------------------------------------------------------------------- */

@@ -38,28 +38,35 @@ static int first_of(const Weights *w, const char *stem) {
   return lo;
 }
 
-/* The i-th that is named like the weight and more, NULL past the last. */
-static const FileTensor *sibling(const Weights *w, const char *stem, int i) {
+/* Those that are named like the weight and more, one after the other: *at is first_of at the beginning. NULL: no more. */
+static const FileTensor *next_sibling(const Weights *w, const char *stem, int *at) {
   size_t n = strlen(stem);
-  for (int at = first_of(w, stem); at < w->n_tensors; at++) {
-    const FileTensor *t = &w->tensor[w->by_name[at]];
+  while (*at < w->n_tensors) {
+    const FileTensor *t = &w->tensor[w->by_name[(*at)++]];
     if (strncmp(t->name, stem, n)) return NULL;
-    if ((t->name[n] == '.' || t->name[n] == '_') && i-- == 0) return t;
+    if (t->name[n] == '.' || t->name[n] == '_') return t;
   }
   return NULL;
 }
 
-static bool named_in(HyperEnv *env, const char *const *pattern, int n, const char *stem, const char *name) {
-  for (int i = 0; i < n; i++) if (!strcmp(with_stem(env->arena, pattern[i], stem), name)) return true;
+/* with_stem, without making the name: a hostile file has many to be asked for. */
+static bool is_named(const char *pattern, const char *stem, const char *name) {
+  const char *star = strchr(pattern, '*');
+  size_t before = (size_t)(star - pattern), n = strlen(stem);
+  return !strncmp(name, pattern, before) && !strncmp(name + before, stem, n) && !strcmp(name + before + n, star + 1);
+}
+
+static bool named_in(const char *const *pattern, int n, const char *stem, const char *name) {
+  for (int i = 0; i < n; i++) if (is_named(pattern[i], stem, name)) return true;
   return false;
 }
 
 /* The text knows every tensor that lies there: one it does not know may change the values. */
 static bool knows_all(HyperEnv *env, const LayoutDecl *l, const char *stem) {
   const FileTensor *t;
-  for (int i = 0; (t = sibling(env->w, stem, i)); i++) {
-    bool known = named_in(env, l->beside, l->n_besides, stem, t->name) || named_in(env, l->apart, l->n_aparts, stem, t->name) || named_in(env, l->extents, l->n_extents, stem, t->name);
-    for (int k = 0; k < l->n_parts && !known; k++) known = named_in(env, l->part[k].file, l->part[k].n_files, stem, t->name);
+  for (int at = first_of(env->w, stem); (t = next_sibling(env->w, stem, &at));) {
+    bool known = named_in(l->beside, l->n_besides, stem, t->name) || named_in(l->apart, l->n_aparts, stem, t->name) || named_in(l->extents, l->n_extents, stem, t->name);
+    for (int k = 0; k < l->n_parts && !known; k++) known = named_in(l->part[k].file, l->part[k].n_files, stem, t->name);
     if (!known) return false;
   }
   return true;
@@ -91,6 +98,26 @@ static Err *read_groups(Arena *a, const PartDecl *d, const FileTensor *t, Format
   }
   (void)d;
   return NULL;
+}
+
+/* Facts of the elements, as far as looking costs little beside packing: none of a byte's NaN and infinities is there; a scale is of a usual size. */
+static void look_at(const Module *m, const FileTensor *t, FormatPart *p) {
+  Arena *tmp = arena_new("facts");
+  uint8_t code[256];
+  int n = format_unfinite(tmp, m, p->elt, code);
+  if (n <= (int)COUNT_OF(p->never)) {
+    for (p->n_never = 0; p->n_never < n && !memchr(t->p, code[p->n_never], t->n_bytes); p->n_never++) p->never[p->n_never] = code[p->n_never];
+    if (p->n_never < n) p->n_never = 0; /* all or none: few forms */
+  }
+  IrMem k = dx_mem(p->elt);
+  p->small = (k == IR_M_f32 || k == IR_M_f16 || k == IR_M_bf16) && t->n_bytes == (size_t)(t->n_elems * ir_mem_bytes[k]);
+  for (int64_t i = 0; i < t->n_elems && p->small; i++) {
+    uint32_t w = 0;
+    memcpy(&w, t->p + i * ir_mem_bytes[k], (size_t)ir_mem_bytes[k]);
+    float v = k == IR_M_f32 ? f32_from_bits(w) : k == IR_M_f16 ? f16_to_f32((uint16_t)w) : f32_from_bits(w << 16);
+    p->small = v >= -128 && v <= 128;
+  }
+  arena_free(tmp);
 }
 
 /* A table that the text has too: its numbers, or the text would give other values. */
@@ -128,11 +155,9 @@ static const char *elt_of(HyperEnv *env, const FileTensor *t) {
 /* Those it reads and those it knows not to matter. */
 void model_parts_used(const Weights *w, const TensorParts *p, bool *used) {
   const FileTensor *t;
-  HyperEnv env = {.arena = arena_new("names"), .w = w};
   for (int i = 0; i < p->layout->n_parts; i++) if (p->tensor[i]) used[p->tensor[i] - w->tensor] = true;
-  for (int i = 0; (t = sibling(w, p->stem, i)); i++)
-    if (named_in(&env, p->layout->beside, p->layout->n_besides, p->stem, t->name) || named_in(&env, p->layout->extents, p->layout->n_extents, p->stem, t->name)) used[t - w->tensor] = true;
-  arena_free(env.arena);
+  for (int at = first_of(w, p->stem); (t = next_sibling(w, p->stem, &at));)
+    if (named_in(p->layout->beside, p->layout->n_besides, p->stem, t->name) || named_in(p->layout->extents, p->layout->n_extents, p->stem, t->name)) used[t - w->tensor] = true;
 }
 
 /* Two ints: rows and columns. Where they are known already, the same. */
@@ -191,6 +216,7 @@ static Err *finish(HyperEnv *env, Tp *forms, const char *name, TensorParts *p) {
   for (int i = 0; i < l->n_parts; i++) {
     const FileTensor *t = p->tensor[i];
     if (t && t->n_bytes && !t->p) return err_new(ERR_UNSUPPORTED, "tensor %s: of a format that no text here describes", t->name);
+    if (t && t->n_bytes) look_at(env->module, t, &p->fit.part[i]);
     if (t && l->part[i].is) TRY(check_table(env->module, &l->part[i], t));
     if (t && l->part[i].groups) TRY(read_groups(env->arena, &l->part[i], t, &p->fit.part[i], &p->order));
   }
@@ -213,7 +239,7 @@ static Err *nothing_fits(HyperEnv *env, const char *name, const char *stem) {
   const FileTensor *t;
   Str s = {0}, shape = {0}, said = {0};
   ModelNames told = {0};
-  for (int i = 0; (t = sibling(env->w, stem, i)) && i < 12; i++) {
+  for (int i = 0, at = first_of(env->w, stem); i < 12 && (t = next_sibling(env->w, stem, &at)); i++) {
     str_clear(&shape);
     file_tensor_shape(t, &shape);
     str_addf(&s, "%s%s %s %s", i ? ", " : "", t->name, t->type, shape.p);
@@ -226,11 +252,14 @@ static Err *nothing_fits(HyperEnv *env, const char *name, const char *stem) {
   return e;
 }
 
-static bool is_part_of_some(HyperEnv *env, const char *name, const char *weight) {
+/* Whether what lies beside the weight has a meaning for some layout. */
+static bool has_parts(HyperEnv *env, const char *weight, const char *shared) {
   for (int i = 0; i < env->module->n_layouts; i++) {
     const LayoutDecl *l = env->module->layout[i];
     const char *stem = stem_of(env->arena, l->of, weight);
-    for (int k = 0; stem && k < l->n_parts; k++) if (named_in(env, l->part[k].file, l->part[k].n_files, stem, name)) return true;
+    const FileTensor *t;
+    for (int at = first_of(env->w, shared); stem && (t = next_sibling(env->w, shared, &at));)
+      for (int k = 0; k < l->n_parts; k++) if (strcmp(t->name, weight) && named_in(l->part[k].file, l->part[k].n_files, stem, t->name)) return true;
   }
   return false;
 }
@@ -264,10 +293,7 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     return NULL;
   }
   if (odd) return odd;
-  const FileTensor *t;
-  for (int i = 0; shared && (t = sibling(env->w, shared, i)); i++)
-    if (strcmp(t->name, name) && is_part_of_some(env, t->name, name)) return nothing_fits(env, name, shared);
-  return NULL;
+  return shared && has_parts(env, name, shared) ? nothing_fits(env, name, shared) : NULL;
 }
 
 /* ---- decoding ------------------------------------------------------------------------------------------------------ */

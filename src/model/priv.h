@@ -117,6 +117,7 @@ struct Model {
   ModelTensor *tensor; int n_tensors;           /* global */
   ModelTensor *ltensor; int n_ltensors;         /* [layer][n_ltensors] */
   const char **unused; int n_unused;            /* the file's tensors that the declaration does not name */
+  ModelNames missing;                           /* those it names and the file lacks */
   Section *pre, *post; Section **by_layer;      /* by_layer[l]: the plan of layer l */
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;

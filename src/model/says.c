@@ -4,11 +4,13 @@
 #include "model/priv.h"
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------- */
-/* The names that * stands for in some key of the metadata. */
+enum { STEMS_MAX = 256 };
+
+/* The names that * stands for in some key of the metadata; model_says_known has seen to it that they are at most STEMS_MAX. */
 static void add_stems(HyperEnv *env, const char *key, ModelNames *out) {
   const char *star = strchr(key, '*'), *below = env->decl && env->decl->below ? arena_printf(env->arena, "%s.", env->decl->below) : "";
   size_t before = star ? (size_t)(star - key) : 0, after = star ? strlen(star + 1) : 0;
-  for (int i = 0; star && i < env->w->n_kvs; i++) {
+  for (int i = 0; star && i < env->w->n_kvs && out->n <= STEMS_MAX; i++) {
     const char *k = env->w->kv[i].key;
     if (strncmp(k, key, before) && !strncmp(k, below, strlen(below))) k += strlen(below);
     size_t n = strlen(k);
@@ -132,8 +134,19 @@ static Err *check_known(HyperEnv *env, const char *key) {
   return known ? NULL : not_among(kv, text, n);
 }
 
+static Err *check_stems(HyperEnv *env, const SaysDecl *s) {
+  for (int k = 0; k < s->n_keys; k++) {
+    ModelNames stems = {0};
+    add_stems(env, s->key[k], &stems);
+    if (stems.n > STEMS_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d names for *", s->key[k], STEMS_MAX);
+  }
+  return NULL;
+}
+
 Err *model_says_known(HyperEnv *env) {
   const LayoutDecl *l = env->module->n_layouts ? env->module->layout[0] : NULL;
+  for (int i = 0; i < env->module->n_layouts; i++)
+    for (int k = 0; k < env->module->layout[i]->n_says; k++) TRY(check_stems(env, &env->module->layout[i]->says[k]));
   for (int i = 0; l && i < l->n_says; i++) TRY(check_known(env, l->says[i].key[0]));
   return NULL;
 }

@@ -224,7 +224,7 @@ static bool is_cut(Step *s) {
 static bool run_job(Step *s, Job *j, int i, int thread) {
   Model *m = s->m;
   void *scratch = m->scratch.p + (int64_t)thread * m->scratch_bytes;
-  int64_t a, b, least = MAX(j->n_items / (m->n_threads * 16), 1);
+  int64_t a, b, together = MAX(j->k->sched.side * j->k->sched.lanes / PACK_ROWS, 1), least = ROUND_UP(MAX(j->n_items / (m->n_threads * 16), 1), together);
   bool any = false;
   if (j->n_items == 0) return false;
   if (m->n_threads == 1) {

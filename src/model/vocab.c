@@ -99,6 +99,9 @@ static Err *source_read(Arena *a, const Weights *w, TextVocabSource *src) {
   TRY(switch_at(w, "tokenizer.ggml.add_bos_token", &src->add_bos));
   TRY(switch_at(w, "tokenizer.ggml.add_eos_token", &src->add_eos));
   TRY(switch_at(w, "tokenizer.ggml.add_space_prefix", &src->add_space_prefix));
+  int merge;
+  TRY(switch_at(w, "tokenizer.ggml.remove_extra_whitespaces", &merge));
+  src->keep_spaces = merge == 0;
   const FileKv *map = file_kv_find(w, "tokenizer.ggml.precompiled_charsmap");
   if (map && map->is_array && (map->type == FILE_U8 || map->type == FILE_I8)) src->charsmap = map->data, src->n_charsmap = map->n;
   return NULL;

@@ -1,58 +1,99 @@
 /* States in a format of blocks, as a KV cache may be: reading elements as the format's text says, storing whole blocks as its encode says.
 
    Memory is bytes; along dimension block_dim lie blocks, each as in a file:          .. [block 0][block 1] .. the next row
-   or, where the last dimension is a number S, S rows' blocks number by number:       .. [number 0 of rows 0..S-1][number 1 of rows 0..S-1] ..
-   Bytes of an array lie by fours there, four of row 0, four of row 1, so that an integer product takes four codes of each row at once.
+   or, where one of the last two dimensions is a number S, S rows' blocks together:   .. [number 0 of rows 0..S-1][number 1 of rows 0..S-1] ..
+   Bytes lie by fours there along the dimension before the last: [.., D, S] four of an array of row 0, four of row 1; [.., S, D] byte 0 of rows
+   0..3, byte 1 of rows 0..3, until the array ends and rows 4..7 begin. Lanes run along the last dimension, and an integer product takes four codes
+   of each lane at once.
 
-   so that lanes over the rows read each number of a block as one vector, and the position in the block must be known; lanes along the blocks
+   Lanes over the rows read each number of a block as one vector, and the position in the block must be known; lanes along the blocks
    (which start at a multiple of 16 and are known too) read what neighbours' expressions have in common as vectors: numbers one behind the
    other, shifts, tables. In: loads and stores of such buffers. Out: IR values. Bits are those of the text: nothing is moved or fused. */
 #include <string.h>
 #include "opt/emit.h"
 
 /* Where a block lies: byte of its first number, and its row among those side by side. */
-typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; int64_t scale; int lanes; uint64_t key; } Place;
+typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; TpSide rows; int lanes; uint64_t key; } Place;
 typedef struct Lanes { Dx x[FULL_LANES]; int64_t off[FULL_LANES]; } Lanes; /* one element each: its value, bytes from the place to its block */
 
+/* What is stored by fours: along the array, or over rows. */
+static bool by_fours(const Place *p, const DxNode *n) {
+  const Field *fl = tp_block_bytes(p->f, (IrMem)n->op, n->ival);
+  return fl && p->rows.rows > 1 && !p->rows.by_rows && fl->count % 4 == 0;
+}
+
+static const Field *over_rows(const Place *p, const DxNode *n) { return p->rows.by_rows ? tp_block_bytes(p->f, (IrMem)n->op, n->ival) : NULL; }
+
 static Lin field_byte(Place *p, const DxNode *n, int64_t off) {
-  int nth;
-  bool fours = p->scale > 1 && tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth);
-  Lin at = lin_add(p->e, p->byte, lin_scale(p->side, fours ? 4 : ir_mem_bytes[n->op]));
-  at.k += tp_block_byte(p->f, (IrMem)n->op, n->ival + off, 0, p->scale);
+  const Field *fl = over_rows(p, n);
+  Lin side = p->side, at;
+  side.lane = 0;
+  if (fl) { /* of the first lane where lanes are rows: a multiple of 16 */
+    at = lin_scale(lin_divmod(p->e, side, 4, false), 4 * fl->count);
+    at = lin_add(p->e, at, lin_divmod(p->e, side, 4, true));
+  } else at = lin_scale(side, by_fours(p, n) ? 4 : ir_mem_bytes[n->op]);
+  at = lin_add(p->e, p->byte, at);
+  at.k += tp_block_byte(p->f, (IrMem)n->op, n->ival + off, 0, p->rows);
   at.lane = 0;
   return at;
 }
 
+static int nth_of_four(const Place *p, const DxNode *n) { return (int)((n->ival % p->f->decl->n_bytes - tp_block_bytes(p->f, (IrMem)n->op, n->ival)->offset) % 4); }
+
+/* Byte nth of each lane as the int it is. */
+static IrRef byte_of(IrBuild *b, IrMem m, IrRef v, int lanes, int nth) {
+  if (m == IR_M_i8) return ir_shift(b, IR_sar, nth < 3 ? ir_shift(b, IR_shl, v, 24 - 8 * nth) : v, 24);
+  if (nth) v = ir_shift(b, IR_shr, v, 8 * nth);
+  return nth < 3 ? ir_op2(b, IR_and, v, ir_const_i(b, ir_vec_type(IR_E_I32, lanes), 255)) : v;
+}
+
+/* Bytes of rows that lie by fours over rows: lane l is row l. */
+static IrRef rows_one_by_one(Place *p, const DxNode *n, int64_t count) {
+  IrBuild *b = &p->e->b;
+  Lin at = field_byte(p, n, 0);
+  IrRef v = ir_const_i(b, ir_vec_type(IR_E_I32, p->lanes), 0);
+  for (int l = 0; l < p->lanes; l++) {
+    Lin one = at;
+    one.k += l / 4 * 4 * count + l % 4;
+    v = ir_insert(b, v, emit_load_at(p->e, (IrMem)n->op, 1, p->base, one), l);
+  }
+  return v;
+}
+
 /* Of lanes side by side: a byte comes out of its four. */
 static IrRef field_lanes(Place *p, const DxNode *n) {
-  IrBuild *b = &p->e->b;
-  int nth;
+  const Field *fl = over_rows(p, n);
+  if (p->lanes > 1 && fl) return rows_one_by_one(p, n, fl->count);
   Lin at = field_byte(p, n, 0);
-  if (p->lanes == 1 || p->scale == 1 || !tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth)) return emit_load_at(p->e, (IrMem)n->op, p->lanes, p->base, at);
+  if (p->lanes == 1 || !by_fours(p, n)) return emit_load_at(p->e, (IrMem)n->op, p->lanes, p->base, at);
+  int nth = nth_of_four(p, n);
   at.k -= nth;
-  IrRef v = emit_load_at(p->e, IR_M_i32, p->lanes, p->base, at);
-  if (n->op == IR_M_i8) return ir_shift(b, IR_sar, nth < 3 ? ir_shift(b, IR_shl, v, 24 - 8 * nth) : v, 24);
-  if (nth) v = ir_shift(b, IR_shr, v, 8 * nth);
-  return nth < 3 ? ir_op2(b, IR_and, v, ir_const_i(b, ir_vec_type(IR_E_I32, p->lanes), 255)) : v;
+  return byte_of(&p->e->b, (IrMem)n->op, emit_load_at(p->e, IR_M_i32, p->lanes, p->base, at), p->lanes, nth);
 }
 
 /* The field's number `index` places further on, which the data chooses, in each lane another. */
 static IrRef field_chosen(Place *p, const DxNode *n, IrRef index) {
   IrBuild *b = &p->e->b;
   DxNode first = *n;
-  int nth = 0, bytes = ir_mem_bytes[n->op];
-  bool fours = p->scale > 1 && tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth), half = n->op == IR_M_f16 || n->op == IR_M_bf16;
+  bool fours = by_fours(p, n), half = n->op == IR_M_f16 || n->op == IR_M_bf16;
+  const Field *over = over_rows(p, n);
+  int nth = fours ? nth_of_four(p, n) : 0, bytes = ir_mem_bytes[n->op];
   IrType t = ir_vec_type(IR_E_I32, p->lanes);
   first.ival -= nth;
   Lin at = field_byte(p, &first, 0);
-  IrRef off = ir_op2(b, IR_mul, index, ir_const_i(b, t, bytes * p->scale));
-  if (fours) { /* whole fours lie `scale` fours apart */
+  IrRef off = ir_op2(b, IR_mul, index, ir_const_i(b, t, over ? 4 : bytes * p->rows.rows));
+  if (fours) { /* whole fours lie as many fours apart as there are rows */
     index = ir_op2(b, IR_add, index, ir_const_i(b, t, nth));
     IrRef rest = ir_op2(b, IR_and, index, ir_const_i(b, t, 3));
-    off = ir_op2(b, IR_add, rest, ir_op2(b, IR_mul, ir_op2(b, IR_sub, index, rest), ir_const_i(b, t, p->scale)));
+    off = ir_op2(b, IR_add, rest, ir_op2(b, IR_mul, ir_op2(b, IR_sub, index, rest), ir_const_i(b, t, p->rows.rows)));
   }
   if (p->lanes == 1) return emit_load_at(p->e, (IrMem)n->op, 1, p->base, lin_add(p->e, at, lin_ref(ir_op1(b, IR_sext, off), 1)));
-  if (p->side.lane) off = ir_op2(b, IR_add, off, ir_op2(b, IR_mul, ir_iota(b, p->lanes), ir_const_i(b, t, fours ? 4 : bytes)));
+  if (p->side.lane) {
+    IrRef lane = ir_iota(b, p->lanes), low = ir_op2(b, IR_and, lane, ir_const_i(b, t, 3));
+    if (over) lane = ir_op2(b, IR_add, low, ir_op2(b, IR_mul, ir_op2(b, IR_sub, lane, low), ir_const_i(b, t, over->count)));
+    else lane = ir_op2(b, IR_mul, lane, ir_const_i(b, t, fours ? 4 : bytes));
+    off = ir_op2(b, IR_add, off, lane);
+  }
   IrRef base = ir_padd(b, p->base, lin_value(p->e, at));
   IrType tf = ir_vec_type(IR_E_F32, p->lanes);
   if (!half) return ir_gather(b, (IrMem)n->op, n->type == DT_F32 ? tf : t, base, off, 0);
@@ -108,6 +149,21 @@ static bool fields_in_line(const Dag *d, const Lanes *l) {
   return true;
 }
 
+/* 16 bytes from byte `at` on are of this array of one block. */
+static bool array_holds(const FormatForm *f, const Field *fl, int64_t at) { return at % f->decl->n_bytes + FULL_LANES <= fl->offset + fl->count; }
+
+/* Numbers in line that are one behind the other in memory too, or bytes of one array with three of other rows between them. 0: neither. */
+static IrRef in_line(Place *p, const Lanes *l) {
+  const Dag *d = p->f->dag;
+  const DxNode *n = &d->node[l->x[0]];
+  if (!fields_in_line(d, l)) return 0;
+  Lin at = field_byte(p, n, l->off[0]);
+  if (p->rows.rows == 1) return emit_load_at(p->e, (IrMem)n->op, FULL_LANES, p->base, at);
+  const Field *fl = over_rows(p, n);
+  if (!fl || l->off[0] != l->off[FULL_LANES - 1] || !array_holds(p->f, fl, n->ival)) return 0;
+  return byte_of(&p->e->b, (IrMem)n->op, emit_load_at(p->e, IR_M_i32, FULL_LANES, p->base, at), FULL_LANES, 0);
+}
+
 static IrRef vector(Place *p, const Lanes *l);
 
 static IrRef one_by_one(Place *p, const Lanes *l) {
@@ -118,7 +174,7 @@ static IrRef one_by_one(Place *p, const Lanes *l) {
   for (int i = 0; i < FULL_LANES; i++) {
     Place one = *p;
     one.lanes = 1;
-    one.byte.k += l->off[i];
+    one.byte.k += l->off[i] * p->rows.rows;
     if (i && l->off[i] != l->off[i - 1]) emit_field_memo(e, p->f, (uint64_t)-2); /* another block: the same expressions have other values */
     emit_field_memo(e, p->f, (uint64_t)-1);
     v = ir_insert(&e->b, v, element(&one, l->x[i]), i);
@@ -134,13 +190,14 @@ static IrRef vector(Place *p, const Lanes *l) {
   if (all_same(l)) {
     Place one = *p;
     one.lanes = 1;
-    one.byte.k += l->off[0];
+    one.byte.k += l->off[0] * p->rows.rows;
     emit_field_memo(e, p->f, (uint64_t)-1);
     IrRef v = element(&one, l->x[0]);
     emit_field_memo(e, p->f, (uint64_t)-2);
     return ir_splat(&e->b, v, FULL_LANES);
   }
-  if (fields_in_line(d, l)) return emit_load_at(e, (IrMem)n.op, FULL_LANES, p->base, field_byte(p, &n, l->off[0]));
+  IrRef line = in_line(p, l);
+  if (line) return line;
   if (!alike(d, l)) return one_by_one(p, l);
   IrRef a[3];
   for (int i = 0; i < n.n_args; i++) {
@@ -159,11 +216,11 @@ static IrRef vector(Place *p, const Lanes *l) {
 static Place place_of(Emit *e, int buf, const Dx *index, int n_index) {
   const TpBuf *b = &e->p->buf[buf];
   int64_t stride[IR_MAX_DIMS];
-  Place p = {.e = e, .f = b->blocks, .base = buf_base(e, buf), .byte = lin_const(0), .side = lin_const(0), .scale = 1, .lanes = 1};
+  Place p = {.e = e, .f = b->blocks, .base = buf_base(e, buf), .byte = lin_const(0), .side = lin_const(0), .rows = tp_buf_side(e->p, b), .lanes = 1};
   emit_buf_strides(e, buf, stride);
   for (int i = n_index - 1; i >= 0; i--) {
     if (i == b->block_dim) continue;
-    if (i > b->block_dim) p.side = lin_of(e, index[i]), p.scale = stride[b->block_dim];
+    if (i == b->side_dim) p.side = lin_of(e, index[i]);
     else p.byte = lin_add(e, p.byte, lin_scale(lin_of(e, index[i]), stride[i]));
   }
   return p;
@@ -216,7 +273,7 @@ IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
   IrType t = ir_vec_type(code ? IR_E_I32 : IR_E_F32, vec ? e->lanes : 1);
   if (e->err || !block_of(e, b, k, &block, &at)) return code ? ir_const_i(&e->b, t, 0) : ir_const_f(&e->b, t, 0);
   Place p = place_of(e, buf, load->arg, load->n_args);
-  p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.scale));
+  p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
   bool along = vec && k.lane;
   p.lanes = vec && p.side.lane ? e->lanes : 1;
   uint64_t h = place_key(&p, buf);
@@ -242,8 +299,7 @@ IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
 /* ---- integer products ---------------------------------------------------------------------------------------------- */
 static IrRef quad_word(void *ctx, const DxNode *n) {
   Place *p = ctx;
-  int nth;
-  if (!tp_block_fours(p->f, (IrMem)n->op, n->ival, &nth) || nth) return 0;
+  if (!by_fours(p, n) || nth_of_four(p, n)) return 0;
   return emit_load_at(p->e, IR_M_i32, p->lanes, p->base, field_byte(p, n, 0));
 }
 
@@ -266,7 +322,7 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
   const TpBuf *b = &e->p->buf[buf];
   const FormatForm *f = b->blocks;
   bool ok = true;
-  if (b->block_dim + 1 >= b->n_dims || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
+  if (b->side_dim < b->block_dim || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
   if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !emit_on_fours(e, code->arg[b->block_dim], axis)) return false;
   Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
   for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
@@ -281,14 +337,14 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
       int64_t at;
       if (!block_of(e, b, at_k, &block, &at)) break;
       Place p = place_of(e, buf, code->arg, code->n_args);
-      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.scale));
+      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
       p.lanes = e->lanes;
       p.key = place_key(&p, buf);
       Lin where = lin_add(e, p.byte, lin_scale(p.side, 4));
       if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
         Dx x[4];
         for (int i = 0; i < 4; i++) x[i] = emit_attr(f, WA_CODE, at + i);
-        if (!(u = emit_quad(e, f, x, &(QuadFrom){&p, quad_word, quad_value}))) {
+        if (!(u = emit_quad(e, f, x, &(QuadFrom){.ctx = &p, .word = quad_word, .value = quad_value}))) {
           emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
           break;
         }
@@ -304,13 +360,87 @@ bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int
   return true;
 }
 
+/* x with every byte field `by` bytes further on is y: the same of an element so many later. */
+static bool moved(const Dag *d, Dx x, Dx y, int by) {
+  const DxNode *a = &d->node[x], *b = &d->node[y];
+  if (a->kind == DX_FIELD) return !a->n_args && !b->n_args && b->kind == DX_FIELD && a->op == b->op && (a->op == IR_M_u8 || a->op == IR_M_i8) && a->ival + by == b->ival;
+  if (a->kind != b->kind || a->op != b->op || a->n_args != b->n_args || a->kind == DX_TAB) return false;
+  if (!a->n_args) return x == y;
+  for (int i = 0; i < a->n_args; i++) if (!moved(d, a->arg[i], b->arg[i], by)) return false;
+  return true;
+}
+
+/* One byte of four rows, and the same of the elements behind it. */
+static IrRef rows_word(void *ctx, const DxNode *n) {
+  Place *p = ctx;
+  const Field *fl = tp_block_bytes(p->f, (IrMem)n->op, n->ival);
+  if (!array_holds(p->f, fl, n->ival)) return 0;
+  return emit_load_at(p->e, IR_M_i32, FULL_LANES, p->base, field_byte(p, n, 0));
+}
+
+/* 16 elements' codes from element `at` on, of four rows each; less: minus that, as signed bytes. 0: they do not lie so. */
+static IrRef rows_quad(Place *p, int64_t at, int64_t less) {
+  Emit *e = p->e;
+  const FormatForm *f = p->f;
+  IrType t = IR_T_i32x16;
+  Dx x = emit_attr(f, WA_CODE, at), s = dx_op2(f->dag, DXO_SUB, x, dx_int(f->dag, less));
+  for (int i = 1; i < FULL_LANES; i++) if (!moved(f->dag, x, emit_attr(f, WA_CODE, at + i), i)) return 0;
+  if (less && f->dag->node[s].kind == DX_FIELD && f->dag->node[s].op == IR_M_i8) return rows_word(p, &f->dag->node[s]);
+  IrRef u = emit_quad(e, f, (Dx[4]){x, x, x, x}, &(QuadFrom){.ctx = p, .word = rows_word, .same = true});
+  if (!u || !less) return u;
+  if (less < 128) u = ir_op2(&e->b, IR_add, u, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(128 - less))));
+  return ir_op2(&e->b, IR_xor, u, ir_const_i(&e->b, t, (int32_t)0x80808080u));
+}
+
+/* isum(k < len: a[.. + k] * k.code[.., first row + k, element]), lanes along the blocks: four rows a step. */
+bool emit_rows_dot4(Emit *e, const DxNode *code, const DxNode *a, int64_t less, int a_max, int axis, int64_t len, Vals *init, Vals *out) {
+  int buf = (int)code->ival;
+  const TpBuf *b = &e->p->buf[buf];
+  const FormatForm *f = b->blocks;
+  bool ok = true;
+  if (b->side_dim < 0 || b->side_dim > b->block_dim || e->lanes != FULL_LANES || f->block % FULL_LANES || f->code_max > 255) return false;
+  if (less && (less > 128 || f->code_max - less > 127)) return false;
+  for (int i = 0; i < code->n_args; i++) { /* the sum's axis moves the row, lanes the element, and neither anything else */
+    if (dx_coef(e->d, code->arg[i], axis, &ok) != (i == b->side_dim) || !ok) return false;
+    if (emit_lane_coef(e->d, code->arg[i], e->lane_axis, e->lanes, &ok) != (i == b->block_dim) || !ok) return false;
+  }
+  if (!emit_on_fours(e, code->arg[b->side_dim], axis)) return false;
+  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, IR_T_i32x16, 0);
+  Lin saved = e->axis[axis];
+  for (int64_t q = 0; q < len && !e->err; q += 4) {
+    e->axis[axis] = lin_const(q);
+    IrRef u = 0;
+    Lin before = lin_const(-1);
+    for (int k = 0; k < r.n; k++) {
+      e->row = k;
+      Lin block;
+      int64_t at;
+      if (!block_of(e, b, lin_of(e, code->arg[b->block_dim]), &block, &at)) break;
+      Place p = place_of(e, buf, code->arg, code->n_args);
+      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
+      Lin where = lin_add(e, p.byte, lin_add(e, lin_scale(lin_divmod(e, p.side, 4, false), 4 * f->n_bytes), lin_const(at * p.rows.rows)));
+      if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
+        if (!(u = rows_quad(&p, at, less))) return e->row = 0, e->axis[axis] = saved, false;
+        before = where;
+      }
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a->ival), bytes_of(e, a)), e->lanes);
+      r.v[k] = less ? ir_dot4(&e->b, r.v[k], s, u, a_max) : ir_dot4(&e->b, r.v[k], u, s, f->code_max);
+    }
+  }
+  e->row = 0;
+  e->axis[axis] = saved;
+  *out = r;
+  return true;
+}
+
 /* Lanes are rows side by side, or elements along the blocks from a multiple of 16 on, where that is known: not in a reduction's loop. */
 bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes) {
   const TpBuf *b = &e->p->buf[load->ival];
   bool ok = true;
   for (int i = 0; i < load->n_args; i++) {
     int64_t c = emit_lane_coef(e->d, load->arg[i], axis, lanes, &ok);
-    if (!ok || (c && (c != 1 || i < b->block_dim || axis >= DX_BINDER))) return false;
+    if (!ok || (c && (c != 1 || (i != b->block_dim && i != b->side_dim) || axis >= DX_BINDER))) return false;
   }
   return true;
 }
@@ -340,7 +470,7 @@ static void store_tile(Emit *e, const FormatForm *f, Place *to, IrRef x, int64_t
   loop_begin(e, &l, ir_const_i(b, IR_T_i64, n), true, NULL, 0);
   for (int i = 0; i < f->n_stored; i++) {
     DxNode num = {.op = (uint8_t)f->stored[i].mem, .ival = f->stored[i].at};
-    Lin byte = lin_add(e, field_byte(to, &num, first * f->decl->n_bytes), lin_ref(l.iv, f->decl->n_bytes * to->scale));
+    Lin byte = lin_add(e, field_byte(to, &num, first * f->decl->n_bytes), lin_ref(l.iv, f->decl->n_bytes * to->rows.rows));
     emit_encoded(e, f, i, at, l.iv, to->base, byte);
   }
   loop_end(e, &l, NULL);

@@ -368,7 +368,7 @@ static DxRange range_op(Ranges *g, const DxNode *n) {
     case DXO_SHR: return b.lo >= 0 && b.hi < 40 && a.lo >= 0 ? (DxRange){a.lo >> b.hi, a.hi >> b.lo} : RANGE_ANY;
     case DXO_MIN: return (DxRange){MIN(a.lo, b.lo), MIN(a.hi, b.hi)};
     case DXO_MAX: return (DxRange){MAX(a.lo, b.lo), MAX(a.hi, b.hi)};
-    case DXO_I8: return (DxRange){-128, 127};
+    case DXO_I8: return g->d->node[n->arg[0]].type == DT_INT && a.lo >= -128 && a.hi <= 127 ? a : (DxRange){-128, 127};
     default: return RANGE_ANY;
   }
 }
@@ -406,7 +406,7 @@ static DxRange range(Ranges *g, Dx x) {
     case DX_SYM: return (DxRange){1, RANGE_ANY.hi}; /* without rows nothing runs */
     case DX_LOAD:
       if (n->ival < d->n_data_max && d->data_max[n->ival] >= 0) return (DxRange){0, d->data_max[n->ival]};
-      return n->ival < d->n_load_max && d->load_max[n->ival] ? (DxRange){RANGE_ANY.lo, d->load_max[n->ival]} : RANGE_ANY;
+      return n->ival < d->n_load_range && d->load_range[n->ival].hi ? d->load_range[n->ival] : RANGE_ANY;
     case DX_PART:
       if (d->part[n->ival].most) return (DxRange){0, d->part[n->ival].most - 1};
       return range_of_mem(n);

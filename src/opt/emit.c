@@ -64,6 +64,31 @@ IrRef lin_value(Emit *e, Lin l) {
   return l.k ? ir_op2(&e->b, IR_add, sum, ir_const_i(&e->b, IR_T_i64, l.k)) : sum;
 }
 
+static uint64_t lin_hash(const Lin *l, uint64_t h) {
+  h = hash_bytes(&l->k, sizeof l->k, h);
+  for (int i = 0; i < l->n; i++) {
+    uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
+    h = hash_bytes(t, sizeof t, h);
+  }
+  return h;
+}
+
+/* l / D or l % D where it takes instructions, made once in a block. */
+static IrRef divided(Emit *e, Lin l, int64_t D, bool mod) {
+  uint64_t key = lin_hash(&l, (uint64_t)D * 2 + mod);
+  if (e->div_block != e->b.at) e->n_div = 0, e->div_block = e->b.at;
+  for (int i = 0; i < e->n_div; i++) if (e->div[i].key == key) return e->div[i].v;
+  IrRef v = lin_value(e, l), d;
+  int sh = 0;
+  while ((int64_t)1 << sh < D) sh++;
+  if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
+  else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
+  if (e->n_div == (int)COUNT_OF(e->div)) e->n_div = 0;
+  e->div[e->n_div].key = key;
+  e->div[e->n_div++].v = d;
+  return d;
+}
+
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
 Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
   int64_t lane = l.lane, g = D;
@@ -78,12 +103,11 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod) {
     for (int i = 0; !mod && i < r.n; i++) r.t[i].c /= D;
     if (!mod) r.k /= D;
   } else {
-    IrRef v = lin_value(e, l), d;
-    int sh = 0;
-    while ((int64_t)1 << sh < D) sh++;
-    if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
-    else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
-    r = lin_ref(d, 1);
+    if (l.k % g == 0) { /* how many times g: what the result is a multiple of stays known */
+      for (int i = 0; i < l.n; i++) l.t[i].c /= g;
+      l.k /= g, D /= g;
+    } else g = 1;
+    r = lin_ref(divided(e, l, D, mod), mod ? g : 1);
     if (mod) r.k = low;
   }
   if (mod) r.lane = lane;
@@ -129,11 +153,7 @@ static IrType elt_type(IrMem m, int lanes) {
 }
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
-  uint64_t key[4] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr, (uint64_t)byte.k}, h = hash_bytes(key, sizeof key, 0);
-  for (int i = 0; i < byte.n; i++) {
-    uint64_t t[2] = {(uint64_t)byte.t[i].v, (uint64_t)byte.t[i].c};
-    h = hash_bytes(t, sizeof t, h);
-  }
+  uint64_t key[3] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr}, h = lin_hash(&byte, hash_bytes(key, sizeof key, 0));
   if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
   for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
   IrRef idx = lin_sum(e, &byte);
@@ -174,11 +194,23 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
   if (!first && b->pitch) stride[0] = b->pitch;
 }
 
+/* x / n and x % n of dimensions that lie so that together they are x: it, else 0. */
+static Dx cut_up(const Dag *d, Dx outer, Dx inner, int64_t outer_stride, int64_t stride) {
+  const DxNode *a = &d->node[outer], *b = &d->node[inner];
+  int64_t n;
+  bool pair = a->kind == DX_OP && a->op == DXO_DIV && b->kind == DX_OP && b->op == DXO_MOD && a->arg[0] == b->arg[0] && a->arg[1] == b->arg[1];
+  return pair && dx_is_int(d, a->arg[1], &n) && n * stride == outer_stride ? a->arg[0] : 0;
+}
+
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
   int64_t stride[IR_MAX_DIMS];
   Lin l = lin_const(0);
   emit_buf_strides(e, buf, stride);
-  for (int i = n_index - 1; i >= 0; i--) if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, index[i]), stride[i]));
+  for (int i = n_index - 1; i >= 0; i--) {
+    Dx whole = i > 0 && stride[i] ? cut_up(e->d, index[i - 1], index[i], stride[i - 1], stride[i]) : 0;
+    if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, whole ? whole : index[i]), stride[i]));
+    i -= whole != 0;
+  }
   return l;
 }
 
@@ -527,8 +559,9 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
   int64_t ext, unit = emit_unit(e, n.arg[1], (int)n.ival);
   bool fixed = dx_is_int(e->d, n.arg[0], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum over weights has no fixed length"));
-  if (fixed && unit < UNROLL && vec && !has_reduction(e->d, n.arg[1])) unit = ROUND_UP(UNROLL, unit); /* a body with a sum of its own is long enough */
-  if (fixed && (ext <= unit || ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN))) {
+  bool is_long = has_reduction(e->d, n.arg[1]); /* a body with a sum of its own */
+  if (fixed && unit < UNROLL && vec && !is_long) unit = ROUND_UP(UNROLL, unit);
+  if (fixed && (ext <= unit || (!is_long && ext <= (n.op == RED_ISUM ? UNROLL_WHOLE : UNROLL_CHAIN)))) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }
@@ -618,11 +651,46 @@ static IrRef reduce_striped(Emit *e, const DxNode *n) {
   return ir_op1(&e->b, n->op == RED_MAX ? IR_rmax : n->op == RED_MIN ? IR_rmin : IR_radd, acc);
 }
 
+/* A short largest or least on every lane: each element is a stripe of its own, then the tree over them. */
+static bool is_short(const Dag *d, const DxNode *n) {
+  int64_t ext;
+  return (n->op == RED_MAX || n->op == RED_MIN) && dx_is_int(d, n->arg[0], &ext) && ext >= 1 && ext <= FULL_LANES;
+}
+
+static Vals reduce_short(Emit *e, Dx x) {
+  const DxNode n = e->d->node[x];
+  int axis = (int)n.ival;
+  int64_t ext = 0;
+  Vals v[FULL_LANES];
+  Lin saved = e->axis[axis];
+  int mark = emit_mark(e), rows = emit_in_rows(e, x) ? e->n_rows : 1;
+  bool flt = n.type == DT_F32;
+  IrOp op = n.op == RED_MAX ? flt ? IR_fmax : IR_smax : flt ? IR_fmin : IR_smin;
+  dx_is_int(e->d, n.arg[0], &ext);
+  for (int64_t i = 0; i < ext; i++) {
+    e->axis[axis] = lin_const(i);
+    v[i] = emit(e, n.arg[1]);
+    emit_forget_axis(e, mark, axis);
+  }
+  e->axis[axis] = saved;
+  Vals r = {rows, true, ARENA_ARRAY(e->a, IrRef, rows)};
+  IrRef none = identity(e, &n, e->lanes);
+  for (int k = 0; k < rows; k++) {
+    IrRef s[FULL_LANES];
+    for (int i = 0; i < FULL_LANES; i++) s[i] = i < ext ? emit_pick(e, v[i], k, true) : none;
+    for (int half = FULL_LANES / 2; half; half /= 2)
+      for (int i = 0; i < half; i++) if (i < ext) s[i] = i + half < ext || half == FULL_LANES / 2 ? ir_op2(&e->b, op, s[i], s[i + half]) : s[i];
+    r.v[k] = s[0];
+  }
+  return r;
+}
+
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
   if (n.op == RED_ISUM && ((!init && emit_tile_bytes(e, x, &out)) || emit_dot4(e, x, init, &out))) return out;
   if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
+  if (in_lanes(e, x) && is_short(e->d, &n)) return reduce_short(e, x);
   if (n.op == RED_CHAIN || in_lanes(e, x) || e->s.naive) {
     if (n.op != RED_CHAIN && n.op != RED_ISUM && in_lanes(e, x)) emit_fail(e, err_new(ERR_UNSUPPORTED, "a striped sum on every lane"));
     if (n.op == RED_CHAIN || n.op == RED_ISUM) return reduce_in_order(e, x, init);
@@ -692,7 +760,7 @@ static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {
     if (b->raw) return b->fmt->plain && !(e->d->node[n->arg[0]].axes >> axis & 1) && dx_coef(e->d, n->arg[1], axis, &ok) == 1 && ok;
     return e->d->node[n->arg[0]].kind == DX_AXIS && e->d->node[n->arg[0]].ival == axis;
   }
-  if (n->kind == DX_RED && (n->op != RED_CHAIN && n->op != RED_ISUM)) return false;
+  if (n->kind == DX_RED && n->op != RED_CHAIN && n->op != RED_ISUM && !is_short(e->d, n)) return false;
   if (n->kind == DX_RED && e->d->node[n->arg[0]].axes >> axis & 1) return false;
   if (n->kind == DX_OP && n->type == DT_INT && (n->op == DXO_DIV || n->op == DXO_MOD)) return false;
   for (int i = 0; i < n->n_args; i++) if (!lanes_fit(e, n->arg[i], axis, lanes)) return false;

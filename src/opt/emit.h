@@ -35,6 +35,7 @@ typedef struct Emit {
   int64_t scratch_bytes;
   Vals **memo; Dx *stack; int n_stack, cap_stack;
   struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
+  struct { uint64_t key; IrRef v; } div[64]; int n_div, div_block; /* divisions likewise: loads with equal addresses are told by their terms */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   IrRef part[LAYOUT_MAX_PARTS + 2], part_block; /* packing a layout: addresses of its tensors, the block's number */
@@ -89,6 +90,8 @@ void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is 
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */
 /* blocks.c */
 bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out); /* emit_dot4 of codes of a state */
+/* The same where the sum runs over rows and lanes along the blocks; less: subtracted from the codes, then a's bytes are 0 .. a_max. */
+bool emit_rows_dot4(Emit *e, const DxNode *code, const DxNode *a, int64_t less, int a_max, int axis, int64_t len, Vals *init, Vals *out);
 IrRef emit_block_element(Emit *e, const DxNode *load, bool vec);
 bool emit_blocks_fit(Emit *e, const DxNode *load, int axis, int lanes);
 bool emit_along_blocks(Emit *e, Dx x, int axis); /* something in x lies in blocks along the axis */
@@ -100,8 +103,9 @@ int64_t emit_encode_bytes(const FormatForm *f);
 void emit_encoded(Emit *e, const FormatForm *f, int i, int64_t at, IrRef lane, IrRef to, Lin byte); /* one number of one lane: to memory */
 /* quad.c: four codes of each row while packing, one a byte. */
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs);
-/* The same of blocks wherever they lie: word gives four bytes that begin at a field's, 0: they do not lie so; value one expression; 0: a code may not fit. */
-typedef struct QuadFrom { void *ctx; IrRef (*word)(void *ctx, const DxNode *field); IrRef (*value)(void *ctx, Dx x); } QuadFrom;
+/* The same of blocks wherever they lie: word gives four bytes that begin at a field's, 0: they do not lie so; value one expression (NULL: it cannot);
+   same: x[0] of four blocks, whose bytes are the word's. 0: a code may not fit. */
+typedef struct QuadFrom { void *ctx; IrRef (*word)(void *ctx, const DxNode *field); IrRef (*value)(void *ctx, Dx x); bool same; } QuadFrom;
 IrRef emit_quad(Emit *e, const FormatForm *f, const Dx *x, const QuadFrom *from);
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k);
 IrRef emit_form(Emit *e, const FormatForm *f, Dx x, int buf, Lin k); /* template over leaves, current lanes */

@@ -140,6 +140,40 @@ Err *format_stored(Arena *a, const Module *m, FormatForm *form) {
   return NULL;
 }
 
+/* A float that no input makes less than 0, by its form; NaN aside. */
+static bool not_negative(const FormatForm *f, Dx x) {
+  const Dag *d = f->dag;
+  const DxNode *n = &d->node[x];
+  bool a = n->kind == DX_OP && n->n_args > 1 && not_negative(f, n->arg[n->op == DXO_COND ? 1 : 0]), b = a && not_negative(f, n->arg[n->op == DXO_COND ? 2 : 1]);
+  if (n->kind == DX_FLT) return n->fval >= 0;
+  if (n->kind == DX_LEAF) {
+    const PackLeaf *l = &f->leaf[n->ival];
+    if (l->is_int) return l->lo >= 0;
+    for (int i = 0; i < f->block / l->gran; i++) {
+      const DxNode *at = &d->node[l->at[i * l->gran]];
+      int k = 0;
+      while (k < f->n_stored && (f->stored[k].mem != at->op || f->stored[k].at != at->ival % f->decl->n_bytes)) k++;
+      if (at->kind != DX_FIELD || k == f->n_stored || !not_negative(f, f->stored[k].value)) return false;
+    }
+    return true;
+  }
+  switch (n->kind == DX_OP ? n->op : DXO_NONE) {
+    case DXO_ABS: case DXO_SQRT: return true;
+    case DXO_RF16: case DXO_RBF16: case DXO_RINT: case DXO_FLOOR: return not_negative(f, n->arg[0]);
+    case DXO_TOF: return dx_range(d, n->arg[0], NULL).lo >= 0 || not_negative(f, n->arg[0]);
+    case DXO_MAX: return a || not_negative(f, n->arg[1]);
+    case DXO_ADD: case DXO_MUL: case DXO_DIV: case DXO_MIN: case DXO_COND: return b;
+    default: return false;
+  }
+}
+
+bool format_scaled(Arena *a, const Module *m, FormatForm *f) {
+  if (!f->integer || f->dag->node[f->offset].kind != DX_FLT || f->dag->node[f->offset].fval != 0) return false;
+  Err *e = format_stored(a, m, f);
+  if (e) err_free(e);
+  return !e && not_negative(f, f->scale);
+}
+
 /* ---- 16 blocks ----------------------------------------------------------------------------------------------------- */
 /* In scratch, from `at` on: the numbers, then the floats, element by element. */
 int64_t emit_encode_bytes(const FormatForm *f) { return 64 * ((int64_t)f->n_stored + f->decl->block); }

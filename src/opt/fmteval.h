@@ -29,4 +29,6 @@ Dx fmt_part_call(FmtEval *s, const Expr *e); /* has, json, key, ..; 0: none of t
 Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leaves and layout from x */
 Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);
+/* facts.c: the same value, given what is known of the parts */
+Dx format_with_facts(Dag *d, const FormatParts *p, Dx x);
 #endif

@@ -96,21 +96,29 @@ static int64_t buf_dim_product(const Tp *p, const TpBuf *b, int from, const int6
   return n;
 }
 
-bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth) {
+const Field *tp_block_bytes(const FormatForm *f, IrMem m, int64_t at) {
   at %= f->decl->n_bytes;
   for (int i = 0; i < f->decl->n_fields && (m == IR_M_u8 || m == IR_M_i8); i++) {
     const Field *fl = &f->decl->field[i];
-    if (at < fl->offset || at >= fl->offset + fl->count * ir_mem_bytes[dx_mem(fl->elt)]) continue;
-    *nth = (int)((at - fl->offset) % 4);
-    return fl->count % 4 == 0;
+    if (at >= fl->offset && at < fl->offset + fl->count * ir_mem_bytes[dx_mem(fl->elt)]) return fl;
   }
-  return false;
+  return NULL;
 }
 
-int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side) {
-  int nth;
-  if (side > 1 && tp_block_fours(f, m, at, &nth)) return (at - nth) * side + lane * 4 + nth;
-  return at * side + lane * ir_mem_bytes[m];
+TpSide tp_buf_side(const Tp *p, const TpBuf *b) {
+  TpSide s = {1, false};
+  if (b->side_dim < 0) return s;
+  CHECK(dx_is_int(p->dag, b->dim[b->side_dim], &s.rows));
+  s.by_rows = b->side_dim < b->block_dim;
+  return s;
+}
+
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, TpSide side) {
+  const Field *fl = tp_block_bytes(f, m, at);
+  int64_t i = fl ? at % f->decl->n_bytes - fl->offset : 0;
+  if (fl && side.by_rows) return (at - i) * side.rows + lane / 4 * 4 * fl->count + i * 4 + lane % 4;
+  if (fl && side.rows > 1 && fl->count % 4 == 0) return (at - i % 4) * side.rows + lane * 4 + i % 4;
+  return at * side.rows + lane * ir_mem_bytes[m];
 }
 
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f) {
@@ -119,7 +127,9 @@ Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f) {
   b->mem = number ? f->mem : IR_M_u8;
   if (number) return NULL;
   b->blocks = f;
-  b->block_dim = b->n_dims - (b->n_dims > 1 && t->dim[b->n_dims - 1]->kind == EX_INT ? 2 : 1);
+  bool last = b->n_dims > 1 && t->dim[b->n_dims - 1]->kind == EX_INT, before = b->n_dims > 2 && t->dim[b->n_dims - 2]->kind == EX_INT;
+  b->block_dim = b->n_dims - (last ? 2 : 1);
+  b->side_dim = last ? b->n_dims - 1 : before && t->dim[b->n_dims - 2]->ival % 4 == 0 ? b->n_dims - 2 : -1;
   if (b->block_dim < 1 || !dx_is_int(p->dag, b->dim[b->block_dim], &n))
     return err_new(ERR_UNSUPPORTED, "%s: blocks of format %s must lie along a dimension of known length behind the first", b->name, f->decl->name);
   if (n % f->decl->block)
@@ -254,10 +264,11 @@ static Dx eval_index(Scope *s, const Expr *e) {
 static Dx eval_field(Scope *s, const Expr *e) {
   const Binding *b = e->arg[0]->kind == EX_NAME ? lookup(s, e->arg[0]->name) : NULL;
   const TpBuf *t = b && b->kind == BIND_BUF ? &s->p->buf[b->buf] : NULL;
-  const FormatForm *f = t && t->blocks ? t->blocks : t ? t->fmt : NULL;
+  FormatForm *f = t && t->blocks ? t->blocks : t ? t->fmt : NULL;
   if (!f) return dx_int(s->p->dag, 0);
   if (!strcmp(e->name, "integer")) return dx_int(s->p->dag, f->integer);
   if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
+  if (!strcmp(e->name, "scaled")) return dx_int(s->p->dag, t->blocks && format_scaled(s->p->arena, s->p->module, f));
   if (!strcmp(e->name, "bias")) return dx_int(s->p->dag, f->bias);
   return fail(s, err_new(ERR_NOT_FOUND, "op %s: a weight has no attribute '%s'", s->op, e->name));
 }
@@ -552,9 +563,9 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   if (buf < 0) {
     TRY(temp_for(s, st, &t, &buf));
     bind(s, (Binding){st->name, BIND_BUF, 0, buf});
-    while (p->dag->n_load_max <= buf) PUSH(p->arena, p->dag->load_max, p->dag->n_load_max, p->dag->cap_load_max, 0);
+    while (p->dag->n_load_range <= buf) PUSH(p->arena, p->dag->load_range, p->dag->n_load_range, p->dag->cap_load_range, (DxRange){0});
     DxRange r = dx_range(p->dag, t.rhs, s->axis_max);
-    if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_max[buf] = r.hi;
+    if (p->dag->node[t.rhs].type == DT_INT && r.hi > 0 && r.hi < (int64_t)1 << 32) p->dag->load_range[buf] = r;
   }
   IrMem m = p->buf[buf].mem;
   const DxNode *r = &p->dag->node[t.rhs];

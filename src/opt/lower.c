@@ -24,7 +24,7 @@ Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *las
   e->lanes = 1;
   e->n_rows = 1;
   e->blocks = 1;
-  e->load_block = -1;
+  e->load_block = e->div_block = -1;
   e->b = (IrBuild){e->fn, ir_block_add(e->fn)};
   *args = ir_param(e->fn, 0, ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_ptr, .space = IR_S_args, .n_dims = 1, .dim = {-1}}));
   *first = ir_param(e->fn, 0, IR_T_i64);
@@ -66,17 +66,19 @@ static bool only_by_groups(const Dag *d, Dx x, int axis, int R) {
   return true;
 }
 
-static bool reads_apart(Dag *d, Dx x, bool in_chain, int axis, int R) {
+static bool reads_apart(const Tp *p, Dx x, bool in_chain, int axis, int R) {
+  Dag *d = p->dag;
   const DxNode *n = &d->node[x];
   if (!dag_walk_first(d, x)) return false;
-  if (in_chain && (n->kind == DX_LOAD || n->kind == DX_WGT) && only_by_groups(d, x, axis, R)) return true;
-  for (int i = 0; i < n->n_args; i++) if (reads_apart(d, n->arg[i], in_chain || (n->kind == DX_RED && n->op == RED_CHAIN && i == 1), axis, R)) return true;
+  bool dear = n->kind == DX_LOAD ? in_chain || p->buf[n->ival].blocks : n->kind == DX_WGT && in_chain; /* what a block says takes more than a load */
+  if (dear && only_by_groups(d, x, axis, R)) return true;
+  for (int i = 0; i < n->n_args; i++) if (reads_apart(p, n->arg[i], in_chain || (n->kind == DX_RED && n->op == RED_CHAIN && i == 1), axis, R)) return true;
   return false;
 }
 
-bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows) {
-  dag_walk_begin(d);
-  return axis < t->n_axes && reads_apart(d, t->rhs, false, axis, n_rows);
+bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows) {
+  dag_walk_begin(p->dag);
+  return axis < t->n_axes && reads_apart(p, t->rhs, false, axis, n_rows);
 }
 
 /* ---- statements ---------------------------------------------------------------------------------------------------- */
@@ -90,7 +92,7 @@ static void place_locals(Emit *e, int n_rows) {
       if (!dx_is_int(e->d, t->dim[i], &d)) emit_fail(e, err_new(ERR_SHAPE, "%s: a temporary inside an item needs known dimensions", t->name));
       else n *= d;
     }
-    int64_t row_bytes = ROUND_UP(ROUND_UP(n, 16) * ir_mem_bytes[t->mem], 64);
+    int64_t row_bytes = ROUND_UP(tp_row_pad(n, t->mem) * ir_mem_bytes[t->mem], 64);
     e->local[b] = (Local){.kind = LOCAL_SCRATCH, .off = e->scratch_bytes, .row_bytes = row_bytes};
     e->scratch_bytes += row_bytes * n_rows + 64;
   }
@@ -166,7 +168,7 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
   const TpBuf *b = n->kind == DX_LOAD && chain >= 0 && n->axes >> chain & 1 ? &e->p->buf[n->ival] : NULL;
   if (b && b->blocks) {
-    if (b->block_dim + 1 < b->n_dims && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
+    if (b->side_dim > b->block_dim && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
   } else if (b && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
     int64_t stride[IR_MAX_DIMS], step = 0;
     bool ok = true;
@@ -186,7 +188,7 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
    own are kept to two, which the prefetchers can follow; blocks that lie side by side are best read all at once. */
 static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
   int blocks = 1;
-  if (e->r->contraction || e->s.naive || !lower_shares_rows(e->d, t, e->row_axis, e->s.tile[0])) return 1;
+  if (e->r->contraction || e->s.naive || !lower_shares_rows(e->p, t, e->row_axis, e->s.tile[0])) return 1;
   dag_walk_begin(e->d);
   int64_t run = reads_along_chain(e, t->rhs, -1);
   if (run) most = MIN(most, MAX(run, 2));
@@ -286,7 +288,7 @@ static void item_statement(Emit *e, const TpStmt *t, int n_par, int n_rows) {
   bool value = t->n_axes == n_par && e->p->buf[t->buf].local == e->region;
   int ra = e->row_axis;
   Lin m = e->axis[ra];
-  if (!value && !e->s.naive && lower_shares_rows(e->d, t, ra, n_rows)) {
+  if (!value && !e->s.naive && lower_shares_rows(e->p, t, ra, n_rows)) {
     int mark = emit_mark(e);
     e->n_rows = n_rows;
     nest(e, t, n_par, lane_axis_of(e, t, n_par));

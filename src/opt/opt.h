@@ -41,13 +41,14 @@ enum { DX_MAX_SIZE = 1 << 15, DX_MAX_DEPTH = 1000 }; /* of what a text may say: 
 typedef struct DxTable { const TableDecl *decl; IrMem mem; const void *data; double lo, hi; int n_distinct; double distinct[64]; } DxTable; /* n_distinct 65: more than are listed */
 enum { DX_MAX_TABLES = 8 };
 
+typedef struct DxRange { int64_t lo, hi; } DxRange;
 typedef struct Dag {
   Arena *arena;
   DxTable tab[DX_MAX_TABLES]; int n_tabs;
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   DxPart *part; int n_parts, cap_parts;            /* interned: DxNode.ival of DX_PART */
-  int64_t *load_max; int n_load_max, cap_load_max; /* by buffer: largest integer it holds, 0 unknown */
+  DxRange *load_range; int n_load_range, cap_load_range; /* by buffer: the integers it holds; hi 0: not known */
   const int64_t *data_max; int n_data_max;         /* by buffer, only during tp_data_check: it holds 0 .. this; -1 unknown */
   uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
 } Dag;
@@ -69,7 +70,6 @@ IrMem dx_mem(const char *elt);             /* of a kind of element in a text; IR
 Dx dx_part(Dag *d, IrMem m, bool is_unsigned, int part, Dx byte, int64_t most);
 int dx_table(Dag *d, const TableDecl *t);  /* its number, the same for the same declaration; -1: too many */
 Dx dx_lookup(Dag *d, int table, Dx index); /* an index that is constant is in range */
-typedef struct DxRange { int64_t lo, hi; } DxRange;
 DxRange dx_range(const Dag *d, Dx x, const int64_t *axis_max); /* of an integer node; axis_max may be NULL */
 typedef Dx (*DxMap)(void *ctx, Dx x);      /* returns the replacement of a leaf-ward node, or 0 to descend */
 Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx);
@@ -121,6 +121,8 @@ enum { FORMAT_ARG_TABLES = 4, FORMAT_MAX_ARGS = FORMAT_ARG_TABLES + DX_MAX_TABLE
 void format_table_args(const FormatForm *f, void **args);
 /* encode.c: what encode says, evaluated once; adds the tables it uses to the form's. ERR_UNSUPPORTED: the text has no encode. */
 Err *format_stored(Arena *a, const Module *m, FormatForm *f);
+/* What is stored as encode says is scale * (code - bias) with a scale that is never below 0. */
+bool format_scaled(Arena *a, const Module *m, FormatForm *f);
 Err *format_analyze(Arena *a, const Module *m, const FormatDecl *f, FormatForm **out);
 void format_print(const FormatForm *f, Str *out);
 
@@ -133,6 +135,8 @@ typedef struct FormatPart {
   int64_t dim[LAYOUT_MAX_DIMS]; int n_dims;
   int64_t most;                   /* groups: their number, once bound */
   PartGroups groups;
+  uint8_t never[16]; int n_never; /* bytes that do not occur in it, of those that format_unfinite names */
+  bool small;                     /* floats, none above 128 or NaN */
 } FormatPart;
 typedef struct FormatParts {
   const LayoutDecl *decl;
@@ -142,6 +146,8 @@ typedef struct FormatParts {
   Err *(*number)(void *ctx, const Expr *call, int64_t *i, double *f, bool *is_int); /* key, which, ..: numbers of the checkpoint's metadata */
   void *ctx;
 } FormatParts;
+/* facts.c: the bytes that are infinite or NaN in a format of one byte an element; 0: none, or it is no such format. */
+int format_unfinite(Arena *a, const Module *m, const char *elt, uint8_t code[256]);
 /* Whether elements, extents and the condition are as the declaration says; then part dims are as declared, and the extents' names known. */
 Err *format_parts_fit(const Module *m, FormatParts *p, bool *fits);
 Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t *out); /* of one that fits: an int of its text, its extents known */
@@ -171,6 +177,7 @@ typedef struct TpBuf {
   FormatForm *fmt;          /* weights */
   int order;                /* weights whose columns are sorted: 1 + the buffer of which column each is, i32[K] */
   FormatForm *blocks; int block_dim; /* states: memory of u8 holds blocks of this format along dimension block_dim; NULL: plain numbers */
+  int side_dim;             /* blocks: rows along this dimension, next to block_dim, lie side by side, number by number; -1: block by block */
   bool raw;                 /* weights: read as in the file (rows picked one by one) rather than packed */
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
@@ -229,13 +236,16 @@ bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 o
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
-/* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it: then the numbers of
-   as many rows' blocks lie side by side. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
+/* Blocks of format f lie along the last dimension, or, where the type `t` writes that as a number, along the one before it. The numbers of
+   several rows' blocks lie side by side where one of the two is written as a number: as many. b has its dimensions. Fails: ERR_SHAPE, ERR_UNSUPPORTED. */
 Err *tp_buf_format(const Tp *p, TpBuf *b, const TypeExpr *t, FormatForm *f);
-/* Byte `at` of a block, where a number of kind m lies in it, in the memory of `side` rows' blocks, of row `lane`: numbers one behind the other,
-   each of all rows; bytes of an array go by fours. */
-int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, int64_t side);
-bool tp_block_fours(const FormatForm *f, IrMem m, int64_t at, int *nth); /* such a byte: which of its four */
+/* Where numbers of rows' blocks that lie side by side are: numbers one behind the other, each of all rows. Bytes go by fours along the dimension
+   before the last: of an array four of one row, or four rows' of one number. */
+typedef struct TpSide { int64_t rows; bool by_rows; } TpSide;       /* rows 1: block by block */
+TpSide tp_buf_side(const Tp *p, const TpBuf *b);
+/* Byte `at` of a block, where a number of kind m lies in it, in the memory of all those rows' blocks, of row `lane`. */
+int64_t tp_block_byte(const FormatForm *f, IrMem m, int64_t at, int64_t lane, TpSide side);
+const Field *tp_block_bytes(const FormatForm *f, IrMem m, int64_t at); /* the field of bytes that it is in; NULL: no byte */
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
@@ -276,8 +286,8 @@ typedef struct Sched {
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
-/* A chain in it reads what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
-bool lower_shares_rows(Dag *d, const TpStmt *t, int axis, int n_rows);
+/* It reads of a state's blocks, or in a chain, what is the same for n_rows neighbours along the axis: in lockstep they read it once. */
+bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */

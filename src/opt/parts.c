@@ -296,7 +296,7 @@ static const char *form_facts(Arena *a, const FormatParts *p, bool as_value) {
     const FormatPart *t = &p->part[i];
     str_addf(&s, "; %s", t->absent ? "none" : t->elt);
     for (int k = 0; k < t->n_dims; k++) str_addf(&s, ",%lld", (long long)t->dim[k]);
-    str_addf(&s, " %lld %d", (long long)t->most, t->groups);
+    str_addf(&s, " %lld %d %d %d", (long long)t->most, t->groups, t->n_never, t->small);
   }
   const char *facts = arena_dup(a, s.p);
   str_free(&s);
@@ -339,7 +339,7 @@ static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_v
       n.n_args = 2;
       k = s->sorted = dx_node(s->d, n);
     }
-    f->x[i] = dx_to_f32(s->d, fmt_call(s, x, row, k));
+    f->x[i] = format_with_facts(s->d, p, dx_to_f32(s->d, fmt_call(s, x, row, k)));
   }
   if (s->err) return s->err;
   f->number = s->number;

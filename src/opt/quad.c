@@ -16,6 +16,7 @@ static bool is_byte(const Quad *q, Dx x) {
 
 static IrRef one_by_one(Quad *q, const Dx *x) {
   IrRef v = 0;
+  if (!q->from.value) return 0;
   for (int k = 0; k < 4; k++) {
     if (!is_byte(q, x[k])) return 0;
     IrRef b = q->from.value(q->from.ctx, x[k]);
@@ -27,11 +28,11 @@ static IrRef one_by_one(Quad *q, const Dx *x) {
 
 static IrRef bytes(Quad *q, const Dx *x);
 
-/* Neighbouring bytes of the block: one gather. Signed ones come as they lie. */
+/* Neighbouring bytes of the block, or one byte of four blocks: one gather. Signed ones come as they lie. */
 static IrRef field_bytes(Quad *q, const Dx *x) {
   const DxNode *n = node(q, x[0]);
   if ((n->op != IR_M_u8 && n->op != IR_M_i8) || n->n_args) return 0;
-  for (int k = 1; k < 4; k++) if (node(q, x[k])->op != n->op || node(q, x[k])->n_args || node(q, x[k])->ival != n->ival + k) return 0;
+  for (int k = 1; k < 4; k++) if (node(q, x[k])->op != n->op || node(q, x[k])->n_args || node(q, x[k])->ival != n->ival + (q->from.same ? 0 : k)) return 0;
   return q->from.word(q->from.ctx, n);
 }
 
@@ -102,7 +103,7 @@ static IrRef gathered_value(void *ctx, Dx x) {
 
 IrRef emit_code_bytes(Emit *e, const FormatForm *f, const Dx *x, IrRef base, IrRef offs) {
   Gathered g = {e, f, base, offs};
-  IrRef v = emit_quad(e, f, x, &(QuadFrom){&g, gathered_word, gathered_value});
+  IrRef v = emit_quad(e, f, x, &(QuadFrom){.ctx = &g, .word = gathered_word, .value = gathered_value});
   if (v) return v;
   emit_fail(e, err_new(ERR_UNSUPPORTED, "format %s: a code is not known to fit a byte", f->decl->name));
   return ir_const_i(&e->b, IR_T_i32x16, 0);

@@ -530,8 +530,9 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
     v = b->local >= 0 ? 1000 + rt : k;
     h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
     const FormatForm *f = b->fmt ? b->fmt : b->blocks;
-    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)b->block_dim);
+    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)(b->block_dim + 8 * (f == b->blocks ? b->side_dim + 1 : 0)));
     for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
+    if (n->ival < pl->d->n_load_range) h = hash_bytes(&pl->d->load_range[n->ival], sizeof(DxRange), h); /* ranges decide how ints are divided, and how many items there are */
   }
   int64_t id[4] = {n->kind, n->op, v, n->n_args};
   h = hash_bytes(id, sizeof id, h);

@@ -182,7 +182,9 @@ static IrRef packed_load(Emit *e, int buf, IrMem m, Lin in_tile, int row_bytes) 
 
 /* Byte within the tile of leaf s at element k, k a multiple of what the leaf's entry covers (or inside it). */
 Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin k) {
-  int64_t per = s == f->code ? f->chunk : f->leaf[s].gran;
+  int64_t per = s == f->code ? f->chunk : f->leaf[s].gran, step = per;
+  for (int i = 0; i < k.n; i++) step = dx_gcd(step, k.t[i].c);
+  k.k -= k.k % step; /* elements that surely share the entry share its address, and so the load */
   Lin in_unit = lin_divmod(e, k, l->unit, true), entry = in_unit;
   Lin at = lin_scale(lin_divmod(e, k, l->unit, false), l->unit_bytes);
   at.k += l->leaf_off[s];
@@ -315,8 +317,11 @@ Vals emit_weight(Emit *e, Dx x) {
 /* ---- integer contraction ------------------------------------------------------------------------------------------- */
 static bool contiguous_bytes(const Emit *e, const DxNode *n, int axis) {
   bool ok = true;
-  if (n->kind != DX_LOAD || e->p->buf[n->ival].mem != IR_M_i8 || (e->lane_axis >= 0 && n->axes >> e->lane_axis & 1)) return false;
-  for (int i = 0; i < n->n_args; i++) if (dx_coef(e->d, n->arg[i], axis, &ok) != (i == n->n_args - 1)) return false;
+  if (n->kind != DX_LOAD || e->p->buf[n->ival].mem != IR_M_i8) return false;
+  for (int i = 0; i < n->n_args; i++) {
+    if (e->lane_axis >= 0 && emit_lane_coef(e->d, n->arg[i], e->lane_axis, e->lanes, &ok)) return false; /* the same for all lanes */
+    if (dx_coef(e->d, n->arg[i], axis, &ok) != (i == n->n_args - 1)) return false;
+  }
   return ok;
 }
 
@@ -325,11 +330,23 @@ static bool is_code(const Emit *e, Dx x) {
   return n->op == WA_CODE && (n->kind == DX_WGT || (n->kind == DX_LOAD && e->p->buf[n->ival].blocks));
 }
 
+/* x of x - n */
+static Dx without_bias(const Dag *d, Dx x, int64_t *n) {
+  int64_t v = 0;
+  bool less = d->node[x].kind == DX_OP && d->node[x].op == DXO_SUB && dx_is_int(d, d->node[x].arg[1], &v);
+  if (n) *n = v;
+  return less ? d->node[x].arg[0] : x;
+}
+
 bool emit_on_fours(Emit *e, Dx position, int axis) {
   Lin saved = e->axis[axis];
   bool ok = true;
   e->axis[axis] = lin_const(0);
-  for (e->row = 0; e->row < e->n_rows && ok; e->row++) ok = lin_of(e, position).k % 4 == 0;
+  for (e->row = 0; e->row < e->n_rows && ok; e->row++) {
+    Lin l = lin_of(e, position);
+    ok = l.k % 4 == 0;
+    for (int i = 0; i < l.n; i++) ok = ok && l.t[i].c % 4 == 0;
+  }
   e->row = 0;
   e->axis[axis] = saved;
   return ok;
@@ -341,10 +358,16 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   int axis = (int)n.ival;
   int64_t len;
   if (e->s.naive || e->lane_axis < 0 || body.kind != DX_OP || body.op != DXO_MUL || !dx_is_int(e->d, n.arg[0], &len) || len % 4 || len > 256) return false;
-  int wi = is_code(e, body.arg[0]) ? 0 : 1;
-  const DxNode w = e->d->node[body.arg[wi]], a = e->d->node[body.arg[1 - wi]];
+  int wi = is_code(e, without_bias(e->d, body.arg[0], NULL)) ? 0 : 1;
+  int64_t less = 0;
+  const DxNode w = e->d->node[without_bias(e->d, body.arg[wi], &less)], a = e->d->node[body.arg[1 - wi]];
   bool ok = true;
-  if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) return contiguous_bytes(e, &a, axis) && emit_block_dot4(e, &w, &a, axis, len, init, out);
+  if (w.kind == DX_LOAD && e->p->buf[w.ival].blocks) {
+    DxRange r = dx_range(e->d, body.arg[1 - wi], NULL);
+    if (!contiguous_bytes(e, &a, axis)) return false;
+    return (!less && emit_block_dot4(e, &w, &a, axis, len, init, out)) || ((!less || (r.lo >= 0 && r.hi <= 127)) && emit_rows_dot4(e, &w, &a, less, (int)r.hi, axis, len, init, out));
+  }
+  if (less) return false;
   if (w.kind != DX_WGT || w.op != WA_CODE || e->p->buf[w.ival].raw || !contiguous_bytes(e, &a, axis)) return false;
   if (dx_coef(e->d, w.arg[1], axis, &ok) != 1 || !ok || emit_in_rows(e, body.arg[wi]) || !emit_on_fours(e, w.arg[1], axis)) return false;
   const FormatForm *f = form_of(e, (int)w.ival);

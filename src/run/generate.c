@@ -146,6 +146,7 @@ static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int
   r->reason = run_answer_take(answer, id, &r->text);
   bool is_reasoning = q->reply && text_reply_is_reasoning(q->reply);
   if (q->budget) text_budget_take(q->budget, was_reasoning, id);
+  if (q->guide && r->reason == RUN_END) TRY(run_guide_end(q->guide, id));
   if (q->guide && r->reason != RUN_END) {
     size_t n = r->text.n - n_before, n_call = 0;
     const char *rest = n ? r->text.p + n_before : "", *call = was_reasoning && !is_reasoning ? text_reply_call(q->reply, &n_call) : NULL;

@@ -173,5 +173,12 @@ Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, s
   return fits || is_reasoning ? NULL : outside_mask(id);
 }
 
+Err *run_guide_end(RunGuide *g, int32_t id) {
+  size_t n = 0;
+  bool fits;
+  const uint8_t *p = grammar_vocab_bytes(g->o.vocab, id, &n);
+  return p && !g->is_over ? move(g, g->state, p, n, &fits) : NULL;
+}
+
 bool run_guide_is_over(const RunGuide *g) { return g->is_over; }
 bool run_guide_is_whole(const RunGuide *g) { return g->is_over || grammar_state_may_end(g->state); }

@@ -156,6 +156,7 @@ typedef struct GrArgs {
   const char *is, *is_json;  /* behind a key; is_json: where that says that the value is JSON, else NULL */
   const char *end, *closing; /* behind a value, and the part of it by which its reader finds the end: no value holds that. "": values end by themselves */
   const char *sep, *close;   /* then: another argument follows, none does */
+  uint32_t *any_text;        /* [2] rules of texts that are not bounded, shared by all tools: 0, or made before; [1]: where null is read and allowed */
   const json_t *tool;        /* whose parameters: what their reader takes for text is text */
 } GrArgs;
 Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule);

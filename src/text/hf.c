@@ -602,6 +602,7 @@ static Err *open_spm(Arena *tmp, const char *text, size_t n_text, TextVocab **ou
       if (!pb_next(&sub, &g)) return err_new(ERR_FORMAT, "broken normalizer_spec");
       if (g.number == 2 && g.wire == 2) { src.charsmap = g.bytes.p; src.n_charsmap = (size_t)(g.bytes.end - g.bytes.p); }
       if (g.number == 3) src.add_space_prefix = g.v != 0;
+      if (g.number == 4) src.keep_spaces = g.v == 0;
     }
   }
   if (kind != 1 && kind != 2) return err_new(ERR_UNSUPPORTED, "SentencePiece model type %d, expected 1 (Unigram) or 2 (BPE)", kind);
@@ -685,9 +686,10 @@ static Err *open_tekken(Arena *tmp, Val root, TextVocab **out) {
   return NULL;
 }
 
-/* A tiktoken file is lines of "base64 rank"; the split rule is known by the file's name only. */
+/* A tiktoken file is lines of "base64 rank"; the split rule is known by the file's name only, or by the hash that tiktoken's cache gives it. */
 static const char *tiktoken_rule(const char *path) {
-  static const struct { const char *part, *rule; } known[] = {{"o200k", "gpt-4o"}, {"qwen", "qwen2"}, {"r50k", "gpt-2"}, {"p50k", "gpt-2"}, {"gpt2", "gpt-2"}, {"kimi", "kimi-k2"}};
+  static const struct { const char *part, *rule; } known[] = {{"o200k", "gpt-4o"}, {"qwen", "qwen2"}, {"r50k", "gpt-2"}, {"p50k", "gpt-2"}, {"gpt2", "gpt-2"}, {"kimi", "kimi-k2"},
+    {"fb374d419588", "gpt-4o"}, {"ec7223a39ce5", "gpt-2"}, {"0ea1e91bbb3a", "gpt-2"}};
   const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
   for (size_t i = 0; i < COUNT_OF(known); i++)
     if (strcasestr(base, known[i].part)) return known[i].rule;

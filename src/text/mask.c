@@ -360,6 +360,95 @@ static const uint64_t *rounds_get(GrammarMatcher *m, uint32_t rule) {
   return mask;
 }
 
+/* Text that goes on and on: a home that nearly every character leads back to. True: every whole character that is not ASCII does. */
+static bool home_of_utf8(GrammarMatcher *m, uint32_t home) {
+  enum { FRONT_MAX = 32 };
+  struct { uint32_t set; int utf8; } f[FRONT_MAX];
+  int n = 0;
+  f[n].set = home;
+  f[n++].utf8 = 0;
+  for (int i = 0; i < n; i++) {
+    uint32_t last_to = UNKNOWN;
+    int last_utf8 = -1;
+    for (int b = 0x80; b < 0xF5; b++) {
+      int u = grammar_plain_next(f[i].utf8, b), k = 0;
+      if (u < 0) continue;
+      uint32_t to = step(m, f[i].set, (uint8_t)b);
+      if (to == DEAD || (!u && to != home)) return false;
+      if (!u || (to == last_to && u == last_utf8)) continue;
+      last_to = to;
+      last_utf8 = u;
+      while (k < n && (f[k].set != to || f[k].utf8 != u)) k++;
+      if (k < n) continue;
+      if (n == FRONT_MAX) return false;
+      f[n].set = to;
+      f[n++].utf8 = u;
+    }
+  }
+  return true;
+}
+
+/* One token that is not known to pass. */
+static void token_walk(GrammarMatcher *m, uint32_t from, uint32_t id, uint64_t *mask, Rests *r) {
+  const GrammarVocab *v = m->v;
+  const uint8_t *p = v->bytes + v->off[id];
+  uint32_t n = v->off[id + 1] - v->off[id], at = from, left[MASK_BYTES_MAX], n_left = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    at = step(m, at, p[i]);
+    if (at == DEAD) break;
+    if (i + 1 < n && m->set[at].ends) left[n_left++] = i + 1;
+    if (i + 1 < n && !m->set[at].n) at = DEAD;
+    if (at == DEAD) break;
+  }
+  if (at != DEAD) {
+    mask[id / 64] |= 1ull << (id % 64);
+    return;
+  }
+  for (uint32_t k = 0; k < n_left; k++) {
+    if (r->n == r->cap) {
+      r->cap = r->cap ? r->cap * 2 : 256;
+      r->word = need(realloc(r->word, r->cap * sizeof *r->word));
+    }
+    r->word[r->n++] = (MaskWord){p + left[k], n - left[k], (int32_t)id};
+  }
+}
+
+/* The tokens from a place in free text, or one that is soon there again: all that have only bytes that lead home pass unseen, the others are walked.
+   False: it is no such place. */
+static bool home_walk(GrammarMatcher *m, uint32_t from, uint64_t *mask, Rests *rests) {
+  enum { ASCII_MIN = 100 };
+  const GrammarVocab *v = m->v;
+  size_t n_words = v->n_words;
+  uint32_t home = step(m, from, 'a');
+  bool odd[256] = {0}, high = true;
+  int n_plain = 0;
+  if (home == DEAD || step(m, home, 'a') != home) return false;
+  for (int b = 0; b < 128; b++) {
+    odd[b] = step(m, home, (uint8_t)b) != home || step(m, from, (uint8_t)b) != home;
+    n_plain += !odd[b];
+  }
+  if (n_plain < ASCII_MIN) return false;
+  for (int b = 128; b < GR_SPECIAL; b++) {
+    uint32_t to = step(m, home, (uint8_t)b);
+    odd[b] = step(m, from, (uint8_t)b) != to;
+    high &= to == home;
+  }
+  odd[GR_SPECIAL] = true;
+  if (!high && !home_of_utf8(m, home)) return false;
+  uint64_t *rest = need(calloc(n_words + 1, sizeof *rest));
+  for (int b = 0; b < 256; b++) {
+    if (!odd[b]) continue;
+    for (size_t k = 0; k < n_words; k++) rest[k] |= v->byte_mask[(size_t)b * n_words + k];
+  }
+  for (size_t k = 0; k < n_words; k++) {
+    if (!high) rest[k] |= v->torn_mask[k];
+    mask[k] |= v->short_mask[k] & ~rest[k];
+    for (uint64_t bits = rest[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, rests);
+  }
+  free(rest);
+  return true;
+}
+
 static void entry_free(Entry *e) {
   free(e->dense);
   free(e->few);
@@ -386,7 +475,8 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
     size_t left_over = (size_t)MIN((int64_t)MASK_BYTES_MAX, MAX(rule->max - (int64_t)p.aux, 0));
     for (size_t k = 0; k < v->n_words; k++) mask[k] |= rounds[left_over * v->n_words + k];
   }
-  for (int t = 0; t <= MASK_OTHER; t++) {
+  bool is_home = !by_char && !rounds && home_walk(m, from, mask, &rests);
+  for (int t = 0; t <= MASK_OTHER && !is_home; t++) {
     if (t < MASK_BUCKETS && (by_char || rounds)) continue;
     if (t < MASK_BUCKETS && grammar_bucket_bytes[t] <= plain) {
       for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->bucket_mask[t][k];

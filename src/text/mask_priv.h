@@ -22,6 +22,9 @@ struct GrammarVocab {
   bool *usable;
   MaskTrie trie[MASK_TRIES];
   uint64_t *bucket_mask[MASK_BUCKETS];
+  uint64_t *short_mask;    /* [n_words] all but those of MASK_LONG */
+  uint64_t *torn_mask;     /* [n_words] of these, those that are no whole characters */
+  uint64_t *byte_mask;     /* [256][n_words] of these, those with this byte in them */
   uint64_t *chars_mask;    /* [MASK_BYTES_MAX + 1][n_words] plain tokens of at most so many characters, long ones left out */
 };
 extern const int grammar_bucket_bytes[MASK_BUCKETS];         /* the longest tokens of each */

@@ -68,6 +68,19 @@ static int trie_of(const uint8_t *p, uint32_t n) {
   return k;
 }
 
+/* Which bytes a token has. */
+static void note_bytes(GrammarVocab *v, size_t i, int kind) {
+  uint64_t bit = 1ull << (i % 64);
+  const char *p = (const char *)v->bytes + v->off[i], *end = (const char *)v->bytes + v->off[i + 1];
+  if (!v->usable[i] || kind == MASK_LONG) return;
+  v->short_mask[i / 64] |= bit;
+  for (const char *q = p; q < end; q++) v->byte_mask[(uint8_t)*q * v->n_words + i / 64] |= bit;
+  for (int32_t cp; p < end;) {
+    p += text_utf8_next(p, end, &cp);
+    if (cp < 0) v->torn_mask[i / 64] |= bit;
+  }
+}
+
 Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_bytes, int n_tokens, GrammarVocab **out) {
   size_t total = 0;
   for (int i = 0; i < n_tokens; i++) {
@@ -101,6 +114,10 @@ Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_byt
     }
     grammar_trie_build(word, m, &v->trie[t]);
   }
+  v->short_mask = need(calloc(v->n_words + 1, sizeof(uint64_t)));
+  v->torn_mask = need(calloc(v->n_words + 1, sizeof(uint64_t)));
+  v->byte_mask = need(calloc(256 * v->n_words + 1, sizeof(uint64_t)));
+  for (size_t i = 0; i < n; i++) note_bytes(v, i, kind[i]);
   v->chars_mask = need(calloc((MASK_BYTES_MAX + 1) * v->n_words + 1, sizeof(uint64_t)));
   for (size_t i = 0; i < n; i++) {
     if (kind[i] >= MASK_BUCKETS) continue;
@@ -164,6 +181,9 @@ void grammar_vocab_free(GrammarVocab *v) {
   for (int t = 0; t < MASK_TRIES; t++) grammar_trie_free(&v->trie[t]);
   for (int t = 0; t < MASK_BUCKETS; t++) free(v->bucket_mask[t]);
   free(v->chars_mask);
+  free(v->short_mask);
+  free(v->torn_mask);
+  free(v->byte_mask);
   free(v->bytes);
   free(v->off);
   free(v->usable);

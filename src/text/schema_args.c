@@ -107,6 +107,12 @@ static Err *raw_rule(Schema *s, const Branches *b, bool reads_null, uint32_t *ou
     TRY(grammar_dfa_or(&s->w, d, fit, &fit));
     d = fit;
   }
+  bool is_any = !d && !counts;
+  uint32_t *shared = is_any && s->args->any_text ? &s->args->any_text[reads_null && allows_null] : NULL;
+  if (shared && *shared) {
+    *out = *shared;
+    return NULL;
+  }
   uint32_t r = grammar_rule_new(s->g, counts ? GR_COUNTED : GR_AUTOMATON, "text"), start;
   TRY(raw_fill(s, r, d ? d : s->texts, counts ? GR_SYMBOLS : GR_NO_COUNT, &start));
   s->g->rule[r].start = start;
@@ -121,6 +127,7 @@ static Err *raw_rule(Schema *s, const Branches *b, bool reads_null, uint32_t *ou
     grammar_call_add(s->g, from, word, GR_PLAIN, end);
     r = both;
   }
+  if (shared) *shared = r;
   *out = r;
   return NULL;
 }

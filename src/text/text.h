@@ -30,6 +30,7 @@ typedef struct TextVocabSource {
   const uint32_t *merge_bytes;     /* lengths or NULL */
   int bos, eos, unk, sep;
   int add_bos, add_eos, add_space_prefix;
+  bool keep_spaces;                /* kind "t5": spaces at the ends and beside others count */
   const uint8_t *charsmap;         /* SentencePiece's precompiled_charsmap, or NULL */
   size_t n_charsmap;
 } TextVocabSource;

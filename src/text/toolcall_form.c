@@ -234,8 +234,8 @@ static bool spell_tags(Arena *a, const ToolPattern *p, const Shown *s, const cha
 }
 
 static const GrArgs spellings[] = {
-  [GR_VALUES_PYTHON] = {GR_VALUES_PYTHON, "(", "()", "=", NULL, "", NULL, ", ", ")", NULL},
-  [GR_VALUES_BRACES] = {GR_VALUES_BRACES, "{", "{}", ":", NULL, "", NULL, ",", "}", NULL},
+  [GR_VALUES_PYTHON] = {GR_VALUES_PYTHON, "(", "()", "=", NULL, "", NULL, ", ", ")", NULL, NULL},
+  [GR_VALUES_BRACES] = {GR_VALUES_BRACES, "{", "{}", ":", NULL, "", NULL, ",", "}", NULL, NULL},
 };
 
 /* ---- one form ---- */

@@ -71,7 +71,7 @@ static bool name_fits(const char *name, bool python) {
 }
 
 /* A tool's name and its arguments, up to their end. */
-static Err *tool_rule(const Calls *c, const ToolForm *f, const json_t *tool, uint32_t *out) {
+static Err *tool_rule(const Calls *c, const ToolForm *f, uint32_t *any_text, const json_t *tool, uint32_t *out) {
   const char *name = json_string_value(json_object_get(tool, "name"));
   json_t *schema = json_incref(json_object_get(tool, "parameters")), *own = json_string(name);
   if (!schema) schema = json_pack("{s:s}", "type", "object");
@@ -79,6 +79,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, const json_t *tool, uin
   CHECK(schema && quoted, "no memory for a tool");
   GrArgs args = f->args;
   args.tool = tool;
+  args.any_text = any_text;
   uint32_t rule = 0;
   Err *e = NULL;
   if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
@@ -108,7 +109,8 @@ static Err *tools_get(Calls *c, const ToolForm *f, const uint32_t **out) {
       return NULL;
     }
   uint32_t *rule = ARENA_ARRAY(c->w->a, uint32_t, c->n_tools + 1);
-  for (int i = 0; i < c->n_tools; i++) TRY(tool_rule(c, f, c->tool[i], &rule[i]));
+  uint32_t any_text[2] = {0};
+  for (int i = 0; i < c->n_tools; i++) TRY(tool_rule(c, f, any_text, c->tool[i], &rule[i]));
   c->made[c->n_made].form = f;
   c->made[c->n_made++].rule = rule;
   *out = rule;

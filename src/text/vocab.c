@@ -515,9 +515,11 @@ static Err *source_unigram(TextVocab *v, const TextVocabSource *src) {
     v->n_charsmap = src->n_charsmap;
     v->norm[v->n_norm++] = (Step){.kind = STEP_CHARSMAP};
   }
-  v->norm[v->n_norm] = (Step){.kind = STEP_REPLACE_REGEX, .with = " ", .n_with = 1};
-  TRY(text_regex_new(v, " {2,}", 5, &v->norm[v->n_norm++].re));
-  v->norm[v->n_norm++] = (Step){.kind = STEP_STRIP, .left = true, .right = true};
+  if (!src->keep_spaces) {
+    v->norm[v->n_norm] = (Step){.kind = STEP_REPLACE_REGEX, .with = " ", .n_with = 1};
+    TRY(text_regex_new(v, " {2,}", 5, &v->norm[v->n_norm++].re));
+    v->norm[v->n_norm++] = (Step){.kind = STEP_STRIP, .left = true, .right = true};
+  }
   v->pre = ARENA_NEW(v->arena, Step);
   v->pre[v->n_pre++] = (Step){.kind = STEP_METASPACE, .text = mark, .n_text = 3, .mode = src->add_space_prefix ? PREPEND_ALWAYS : PREPEND_NEVER, .left = true};
   v->decode = DECODE_SPM;

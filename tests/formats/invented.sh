@@ -21,11 +21,11 @@ while read -r f block number most road; do
     expect "$s: every target gives the interpreter's bits" 0 "$LUMEN" kern "${s#* }" --std $std --target all --precision "${s%% *}" --check
   done
   for p in int8 f32; do
-    expect "$f: attention over keys and values in it, $p" 0 "$LUMEN" kern "attention q=f32[2,2,$block] k=$f[1,2,8,$block,32] v=$f[1,2,256,$block] pos=i32[2] scale=0.2" --std $std --precision $p --check
+    expect "$f: attention over keys and values in it, $p" 0 "$LUMEN" kern "attention q=f32[2,2,$block] k=$f[1,2,8,$block,32] v=$f[1,2,8,32,$block] pos=i32[2] scale=0.2" --std $std --precision $p --check
   done
   if [ "$most" != - ]; then
     expect "$f: keys are stored in it" 0 "$LUMEN" kern "keep_keys x=f32[2,2,$block] pos=i32[2] k=$f[1,2,8,$block,32]" --std $std --check
-    expect "$f: values are stored in it" 0 "$LUMEN" kern "keep_values x=f32[2,2,$block] pos=i32[2] v=$f[1,2,256,$block]" --std $std --check
+    expect "$f: values are stored in it" 0 "$LUMEN" kern "keep_values x=f32[2,2,$block] pos=i32[2] v=$f[1,2,8,32,$block]" --std $std --check
   fi
   python3 tests/formats/invented.py "$f" "$block" "$number" "$TEST_TMP"
   expect "$f: the same weights as f32" 0 "$LUMEN" logits "$TEST_TMP/plain.gguf" --precision f32 --ids "$TEST_TMP/ids" --out "$TEST_TMP/plain"

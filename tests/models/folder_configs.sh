@@ -3,7 +3,7 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/configs.py" <<'END'
-import json, os, subprocess, sys
+import json, os, struct, subprocess, sys
 sys.path[:0] = ["tests", "tests/models"]
 import folder
 from told import told, end
@@ -122,6 +122,7 @@ for name, change, want in (
         ("rope_type as a number", {"rope_scaling": {"rope_type": 3}}, "rope_scaling.rope_type: expected text"),
         ("rope_theta as text", {"rope_theta": "10000"}, "rope_theta"),
         ("a huge number", {"num_hidden_layers": 10 ** 30}, "1e+30 layers"),
+        ("groups of quantized weights without end", {"quantization_config": {"config_groups": {f"g{i}": {"format": "int-quantized"} for i in range(30000)}}}, "more than 256 names for *"),
         ("architectures as a number", {"architectures": 5}, "architectures"),
         ("architectures empty", {"architectures": []}, "architectures: an empty list"),
         ("no architectures", {"architectures": None}, "says nowhere what model it is"),
@@ -140,6 +141,22 @@ for text, want in (("[]", "is no JSON object"), ("{", "line 1"), ('{"top_k": 5, 
     r = run("run", f"{tmp}/m", "hi", "--raw", "--max-tokens", "1")
     why = r.stderr.decode()
     told(f"generation_config.json {text}: an error", None if r.returncode == 1 and want in why and "generation_config" in why else f"exit code {r.returncode}: {why[:300]}")
+os.makedirs(f"{tmp}/many", exist_ok=True)
+with open("tests/models/llama-linear/config.json") as f, open(f"{tmp}/many/config.json", "w") as g:
+    g.write(f.read())
+with open("tests/models/llama-linear/model.safetensors", "rb") as f:
+    n = struct.unpack("<Q", f.read(8))[0]
+    head, data = json.loads(f.read(n)), f.read()
+for i in range(50000):
+    head[f"model.layers.0.self_attn.q_proj.{i}"] = {"dtype": "U8", "shape": [1], "data_offsets": [len(data) + i, len(data) + i + 1]}
+text = json.dumps(head).encode()
+with open(f"{tmp}/many/model.safetensors", "wb") as f:
+    f.write(struct.pack("<Q", len(text)) + text + data + bytes(50000))
+try:
+    subprocess.run([lumen, "logits", f"{tmp}/many", "--ids", f"{tmp}/ids", "--out", f"{tmp}/logits", "--context", "64"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=100, check=True)
+    told("tens of thousands of tensors beside a weight: seconds", None)
+except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as e:
+    told("tens of thousands of tensors beside a weight: seconds", str(e)[-200:])
 end()
 END
 python3 "$TEST_TMP/configs.py" "$LUMEN" "$TEST_TMP" || n_bad=1

@@ -40,4 +40,12 @@ layout half [N, K] = "*.weight" {
 }
 EOF
 expect "an extent that nothing tells" 0 timeout 60 "$LUMEN" decode $cases/fp8-channel-ct $w.weight --std "$TEST_TMP/half"
+
+# What the elements of a checkpoint allow is used, what they do not is not: a NaN among 8-bit floats, a scale that a power of two would overflow.
+w=model.layers.0.mlp.gate_proj
+for edit in "poke $w.weight 0 255" "poke $w.weight 5 32512" "poke $w.weight_scale_inv 0 1148846080" "poke $w.weight_scale_inv 0 2130706432 poke $w.weight 1 127" "poke $w.weight_scale_inv 0 2143289344"; do
+  with $cases/fp8-block "$edit"
+  "$LUMEN" decode "$odd" $w.weight > "$TEST_TMP/values"
+  expect "8-bit floats after: $edit" 0 python3 tests/models/fp8_values.py "$odd" $w "$TEST_TMP/values"
+done
 finish

@@ -7,7 +7,7 @@ import gguf
 
 lumen, folder = sys.argv[1:]
 SIZES = dict(L=1, E=32, F=32, H=4, G=2, D=8, V=40)
-WORDS = dict(HYPER="", TENSOR="", KEYS="C[(P + 255) / 256, G, 8, D, 32]", VALUES="C[(P + 255) / 256, G, 256, D]", STATE="", PARAMS="tokens: i32[M], pos: i32[M], rows: i32[O]",
+WORDS = dict(HYPER="", TENSOR="", KEYS="C[(P + 255) / 256, G, 8, D, 32]", VALUES="C[(P + 255) / 256, G, 8, 32, D]", STATE="", PARAMS="tokens: i32[M], pos: i32[M], rows: i32[O]",
              PRE="x = embed(embd, tokens)\n    c, s = rope_table(pos, freq)", BODY="", POST="", RESULT="linear(rms_norm(take_rows(x, rows), norm, eps), head)", OPS="")
 PICK = "op pick(w: W[V,E], t: i32[M]) -> y: f32[M,E] {\n  y[m,e] = w[%s,e]\n}"
 PICKED = "x = pick(embd, %s)\n    c, s = rope_table(pos, freq)"

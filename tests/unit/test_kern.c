@@ -221,7 +221,7 @@ static void can_fail(void) {
   }
   TEST("positions outside the state are refused") {
     KernData *d = NULL;
-    KernSpec *s = build(a, "keep_values x=f32[2,2,24] pos=i32[2]=256 v=f16[1,2,256,24]", "f32");
+    KernSpec *s = build(a, "keep_values x=f32[2,2,24] pos=i32[2]=256 v=f16[1,2,8,32,24]", "f32");
     Err *e = kern_data_new(s, 1, &d);
     EXPECT(e && strstr(err_text(e), "indexed outside"));
     err_free(e);
@@ -242,7 +242,7 @@ static void work(void) {
     {"linear w=q4_k[7,512] x=f32[3,512]", "f32", 0, 3 * 7 * 512},
     {"embed w=f16[7,64] t=i32[3]", "f32", 0, 0},
     {"rms_norm x=f32[3,64] w=f32[64] eps=1e-5", "f32", 0, 3 * 64},
-    {"attention q=f32[2,4,24] k=f16[1,2,8,24,32] v=f16[1,2,256,24] pos=i32[2]=10 scale=1", "f32", 0, 4 * (10 + 11) * 24 * 2 + 2 * 4 * (1 + 24)},
+    {"attention q=f32[2,4,24] k=f16[1,2,8,24,32] v=f16[1,2,8,32,24] pos=i32[2]=10 scale=1", "f32", 0, 4 * (10 + 11) * 24 * 2 + 2 * 4 * (1 + 24)},
   };
   TEST("work is counted from the statements") {
     for (size_t i = 0; i < COUNT_OF(row); i++) {
@@ -284,10 +284,10 @@ static void errors(void) {
     {"linear w=q4_0[1,1,1,1,1,1,1] x=f32[2,32]", "at most 6 dimensions"},
     {"add a=f32[2,5] b=f32[3,5]", "b: dimension 0 (M) is 3, elsewhere it is 2"},
     {"keep_values x=f32[2,2,24] pos=i32[2]", "result v needs a format and dimensions"},
-{"keep_values x=f32[2,2,24] pos=i32[2] v=q8_0[1,2,256,24]", "v: dimension 3 is 24 elements, which are no whole blocks of format q8_0: it has 32 elements a block"},
+{"keep_values x=f32[2,2,24] pos=i32[2] v=q8_0[1,2,8,32,24]", "v: dimension 4 is 24 elements, which are no whole blocks of format q8_0: it has 32 elements a block"},
     {"keep_keys x=f32[2,2,48] pos=i32[2] k=q8_0[1,2,8,48,32]", "k: dimension 3 is 48 elements, which are no whole blocks of format q8_0: it has 32 elements a block"},
-    {"keep_values x=f32[2,2,256] pos=i32[2] v=iq2_xs[1,2,256,256]", "its text has no encode"},
-    {"keep_values x=f32[2,2,64] pos=i32[2] v=q8_9[1,2,256,64]", "q8_9"},
+    {"keep_values x=f32[2,2,256] pos=i32[2] v=iq2_xs[1,2,8,32,256]", "its text has no encode"},
+    {"keep_values x=f32[2,2,64] pos=i32[2] v=q8_9[1,2,8,32,64]", "q8_9"},
     {"rms_norm x=f32[1,5] w=f32[5]", "parameter eps is missing"},
     {"rope_table pos=i32[2]=99999999999 f=f32[3]", "a number below 2^31"},
   };

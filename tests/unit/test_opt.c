@@ -360,7 +360,7 @@ int main(void) {
     int q = f32_buf(tp, "q", BUF_INPUT, m, dx_int(d, 4), dx_int(d, 24));
     int pos = tp_buf(tp, (TpBuf){.name = "pos", .role = BUF_INPUT, .mem = IR_M_i32, .n_dims = 1, .dim = {m}, .tag = -1});
     int k = tp_buf(tp, (TpBuf){.name = "k", .role = BUF_STATE, .mem = IR_M_f16, .n_dims = 5, .dim = {dx_int(d, 3), dx_int(d, 2), dx_int(d, 8), dx_int(d, 24), dx_int(d, 32)}, .tag = -1});
-    int v = tp_buf(tp, (TpBuf){.name = "v", .role = BUF_STATE, .mem = IR_M_f32, .n_dims = 4, .dim = {dx_int(d, 3), dx_int(d, 2), dx_int(d, 256), dx_int(d, 24)}, .tag = -1});
+    int v = tp_buf(tp, (TpBuf){.name = "v", .role = BUF_STATE, .mem = IR_M_f32, .n_dims = 5, .dim = {dx_int(d, 3), dx_int(d, 2), dx_int(d, 8), dx_int(d, 32), dx_int(d, 24)}, .tag = -1});
     int freq = f32_buf(tp, "f", BUF_INPUT, dx_int(d, 10), 0, 0);
     int cs[2] = {-1, -1}, qr = -1, y = f32_buf(tp, "y", BUF_OUTPUT, m, dx_int(d, 4), dx_int(d, 24));
     TpArg ta[2] = {{.kind = TA_BUF, .buf = pos}, {.kind = TA_BUF, .buf = freq}};

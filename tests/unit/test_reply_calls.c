@@ -277,6 +277,20 @@ static void check_walk(const char *label, const TextChat *c, const json_t *tools
   json_decref(whole);
 }
 
+/* The mask is what accepting says, for tokens by chance and the markers. */
+static void check_mask(const char *label, GrammarState *s, const Tokens *t, const uint64_t *mask) {
+  int n = grammar_vocab_n_tokens(t->all), n_base = grammar_vocab_n_tokens(t->base);
+  for (int i = 0; i < 300 + n - n_base; i++) {
+    int k = i < 300 ? (int)rng((uint32_t)n_base) : n_base + i - 300;
+    size_t len;
+    GrammarState *next = NULL;
+    if (!grammar_vocab_bytes(t->all, k, &len)) continue;
+    EXPECT_OK(grammar_state_accept_token(s, k, &next));
+    EXPECT((next != NULL) == (mask[k / 64] >> (k % 64) & 1), "%s: token %d is %s, the mask says else", label, k, next ? "accepted" : "refused");
+    grammar_state_unref(next);
+  }
+}
+
 /* True: it came to an end. */
 static bool walk(const char *label, const TextChat *c, const json_t *tools, GrammarMatcher *m, const Tokens *t, uint64_t *mask, bool is_required) {
   GrammarState *s = grammar_state_start(m), *next = NULL;
@@ -284,6 +298,7 @@ static bool walk(const char *label, const TextChat *c, const json_t *tools, Gram
   bool over = false;
   for (int i = 0; i < STEPS && !over && text.n < TEXT_MAX_BYTES; i++) {
     EXPECT_OK(grammar_state_mask(s, mask));
+    if (!rng(4)) check_mask(label, s, t, mask);
     int k = choose(t, mask, i > STEPS / 3);
     over = k < 0 || (grammar_state_may_end(s) && (is_required ? !rng(3) : i > 30));
     EXPECT(k >= 0 || grammar_state_may_end(s), "%s: a dead end after %s", label, text.p ? text.p : "");

@@ -87,6 +87,20 @@ static void test_bars(GrammarVocab *v) {
   grammar_free(g);
 }
 
+/* A token that ends answers may be the last that a call wants. */
+static void test_closing_end(GrammarVocab *v) {
+  Grammar *g;
+  RunGuide *guide = guide_of("ab<", -1, false, &g, v);
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_end(guide, C));
+  EXPECT(!run_guide_is_whole(guide), "another does not make it whole");
+  EXPECT_OK(run_guide_end(guide, LESS));
+  EXPECT(run_guide_is_whole(guide) && run_guide_is_over(guide));
+  EXPECT_OK(run_guide_end(guide, END));
+  run_guide_free(guide);
+  grammar_free(g);
+}
+
 /* Text in which "<" begins a call, "<ab": in reasoning too. */
 static void test_text(GrammarVocab *v) {
   Grammar *g;
@@ -206,6 +220,7 @@ int main(void) {
   TEST("a small vocabulary") v = vocab_of_test();
   TEST("masks along a text, ends where it is whole") test_masks(v);
   TEST("reasoning is free, the grammar begins behind it") test_reasoning(v);
+  TEST("an end that closes") test_closing_end(v);
   TEST("no end inside reasoning") test_bars(v);
   TEST("a grammar of text and calls follows reasoning too") test_text(v);
   TEST("calls in reasoning, where the answer must be calls") test_calls_in_reasoning(v);

@@ -425,8 +425,8 @@ static void uses_count(Sel *s) {
 }
 
 /* Without VNNI, dot4s that start from zero and follow each other may add their pairs in 16 bits as long as the bounds allow it:
-   2 * 127 * (sum of bounds) < 2^15. Then only the last one widens. */
-enum { DOT_SUM_MAX = 32767 / (2 * 127) };
+   2 * 128 * (sum of bounds) < 2^15. Then only the last one widens. */
+enum { DOT_SUM_MAX = 32767 / (2 * 128) };
 static void dots_chain(Sel *s) {
   s->dot_sum = ARENA_ARRAY(s->a, int, s->fn->n_ins);
   s->dot_partial = ARENA_ARRAY(s->a, bool, s->fn->n_ins);

@@ -90,6 +90,9 @@ static void sel_vec_pattern(Sel *s, IrRef v, const VecPat *p) {
   sel_emit(s, op, d, OPDS(R(x), y), 0);
 }
 
+/* Used here alone, so that it may become part of what uses it. */
+static bool only_here(const Sel *s, const IrIns *in, IrRef x) { return s->n_uses[x] == 1 && s->fn->ins[x].block == in->block && s->reg[x] < 0; }
+
 /* a | (b & c) of lanes is one instruction where there are mask registers; false: it is not of that shape. */
 static bool sel_or_and(Sel *s, IrRef v) {
   enum { A_OR_B_AND_C = 0xf8 };
@@ -98,7 +101,7 @@ static bool sel_or_and(Sel *s, IrRef v) {
   for (int i = 1; i >= 0; i--) {
     IrRef x = sel_root(s, in->arg[i]);
     const IrIns *both = &s->fn->ins[x];
-    if (both->op != IR_and || s->n_uses[x] != 1 || both->block != in->block || s->reg[x] >= 0) continue;
+    if (both->op != IR_and || !only_here(s, in, x)) continue;
     int op = vop(s, F_pternlogd, type_lanes(s, in)), d = sel_dst(s, v);
     bool turn = sel_folds(s, both->arg[0], op) && !sel_folds(s, both->arg[1], op);
     Opd c = sel_last(s, both->arg[!turn], op);
@@ -107,6 +110,17 @@ static bool sel_or_and(Sel *s, IrRef v) {
     return true;
   }
   return false;
+}
+
+/* The nearest int, ties to even, is how lanes are converted anyway; false: it is not of that shape. */
+static bool sel_nearest(Sel *s, IrRef v) {
+  const IrIns *in = &s->fn->ins[v];
+  IrRef x = sel_root(s, in->arg[0]);
+  if (in->op != IR_f2i || s->fn->ins[x].op != IR_frint || !only_here(s, in, x)) return false;
+  int op = vop(s, F_cvtps2dq, type_lanes(s, in)), d = sel_dst(s, v);
+  Opd y = sel_last(s, s->fn->ins[x].arg[0], op);
+  sel_emit(s, op, d, OPDS(y), 0);
+  return true;
 }
 
 static void sel_gpr_pattern(Sel *s, IrRef v, const GprPat *p) {
@@ -512,7 +526,7 @@ static void sel_dot4(Sel *s, IrRef v) {
   }
   if (s->dot_sum[v]) { dot4_short(s, v); return; }
   int u = sel_use(s, in->arg[1]), acc = sel_use_fresh(s, in->arg[0]), sum;
-  if (in->imm <= 127) { /* pairs stay within 16 bits: 2 * 127 * 127 */
+  if (in->imm <= 127) { /* pairs stay within 16 bits: 2 * 127 * 128 */
     int op = vop(s, F_pmaddubsw, lanes);
     int pairs = vec(s, F_pmaddubsw, lanes, OPDS(R(u), sel_last(s, in->arg[2], op)), 0);
     sum = vec2(s, F_pmaddwd, lanes, pairs, sel_splat_bits(s, 0x00010001, lanes, false));
@@ -668,11 +682,26 @@ static void sel_store_scalar(Sel *s, const IrIns *in, Opd m) {
   else sel_store(s, gpr[in->mem], m, x, 0);
 }
 
+/* x of min(x, 127) where x is seen to be at least -128: what is kept of it as a signed byte. 0: not of that shape. */
+static IrRef clamped_byte(const Sel *s, const IrIns *store) {
+  IrRef v = sel_root(s, store->arg[2]), x;
+  const IrIns *in = &s->fn->ins[v], *low;
+  int64_t c;
+  if (ir_mem_bytes[store->mem] != 1 || in->op != IR_smin || !only_here(s, store, v)) return 0;
+  bool last = ir_is_const(s->fn, sel_root(s, in->arg[1]), &c);
+  if ((!last && !ir_is_const(s->fn, sel_root(s, in->arg[0]), &c)) || c != 127) return 0;
+  x = sel_root(s, in->arg[!last]);
+  low = &s->fn->ins[x];
+  if (low->op != IR_smax || !(ir_is_const(s->fn, sel_root(s, low->arg[0]), &c) || ir_is_const(s->fn, sel_root(s, low->arg[1]), &c)) || c < -128) return 0;
+  return x;
+}
+
 static void sel_store_masked(Sel *s, const IrIns *in, Opd m, int lanes, int n) {
   static const Fam fam[IR_N_MEM] = {[IR_M_u8] = F_pmovdb, [IR_M_i8] = F_pmovdb, [IR_M_u16] = F_pmovdw, [IR_M_i16] = F_pmovdw,
                                     [IR_M_i32] = F_movups_st, [IR_M_f32] = F_movups_st, [IR_M_f16] = F_cvtps2ph};
-  int x = sel_use(s, in->arg[2]), k = n < lanes ? sel_kconst(s, (1u << n) - 1) : M_NONE;
-  sel_store(s, vop(s, fam[in->mem], lanes), m, x, 0);
+  IrRef byte = clamped_byte(s, in);
+  int x = sel_use(s, byte ? byte : in->arg[2]), k = n < lanes ? sel_kconst(s, (1u << n) - 1) : M_NONE;
+  sel_store(s, vop(s, byte ? F_pmovsdb : fam[in->mem], lanes), m, x, 0);
   s->out[s->n_out - 1].mask = k;
 }
 
@@ -791,7 +820,7 @@ void sel_ins(Sel *s, IrRef v) {
   const IrIns *in = &s->fn->ins[v];
   bool vector = in->type != IR_T_none && type_lanes(s, in) > 1, flt = in->type != IR_T_none && ir_type_elt(s->fn, in->type) == IR_E_F32;
   const VecPat *p = &vec_pats[in->op][vector ? (flt ? COL_F32 : COL_I32) : COL_SCALAR];
-  if (vector && sel_or_and(s, v)) return;
+  if (vector && (sel_or_and(s, v) || sel_nearest(s, v))) return;
   if (p->ok && (vector || flt)) { sel_vec_pattern(s, v, p); return; }
   if (gpr_pats[in->op].op32 && !vector) { sel_gpr_pattern(s, v, &gpr_pats[in->op]); return; }
   switch (in->op) {
