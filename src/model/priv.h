@@ -122,7 +122,7 @@ struct Model {
   Section **body; int n_bodies;
   Var *var; int n_vars, cap_vars;
   Call *call; int n_calls;
-  int64_t state_bytes; int64_t *state_off;  /* of the states, [layer][n_states]: bytes to the first row */
+  int64_t state_bytes, state_slack; int64_t *state_off;  /* of the states, [layer][n_states]: bytes to the first row */
   Pages packed, var_mem, temp, scratch;
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;

@@ -92,6 +92,7 @@ static Err *plan_states(Model *m) {
     if (buf < 0) continue;
     x[k] = (StateRows){s, buf, state_rows(s, buf), 0, seen_otherwise(s, buf)};
     int64_t bytes = tp_row_elems(s->tp, buf) * ir_mem_bytes[s->tp->buf[buf].mem];
+    m->state_slack = MAX(m->state_slack, tp_buf_slack(s->tp, &s->tp->buf[buf]));
     x[k].bytes = x[k].dense ? bytes : ROUND_UP(bytes, 64);
   }
   for (int k = 0; k < n_all; k++) if (x[k].n) TRY(lay_states(m, x, k, n_all));
@@ -452,7 +453,7 @@ Err *seq_new(Model *m, Seq **out) {
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;
-  Err *e = os_pages_alloc((size_t)m->state_bytes + 4096, &s->state);
+  Err *e = os_pages_alloc((size_t)(m->state_bytes + m->state_slack) + 4096, &s->state);
   if (e) {
     free(s);
     return err_wrap(e, "state of a sequence");

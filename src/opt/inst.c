@@ -155,8 +155,13 @@ int64_t tp_row_elems(const Tp *p, int buf) {
   return tp_row_pad(buf_dim_product(p, b, 1, NULL), b->mem);
 }
 
+int64_t tp_buf_slack(const Tp *p, const TpBuf *b) {
+  enum { LANES = 16 };
+  return 64 + (b->blocks ? (LANES / b->blocks->block + 1) * b->blocks->n_bytes * tp_buf_side(p, b).rows : 0);
+}
+
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {
-  return ROUND_UP(tp_buf_rows(p, buf, sym) * tp_row_elems(p, buf) * ir_mem_bytes[p->buf[buf].mem] + 64, 64);
+  return ROUND_UP(tp_buf_rows(p, buf, sym) * tp_row_elems(p, buf) * ir_mem_bytes[p->buf[buf].mem] + tp_buf_slack(p, &p->buf[buf]), 64);
 }
 
 /* ---- expressions --------------------------------------------------------------------------------------------------- */

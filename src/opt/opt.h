@@ -249,7 +249,8 @@ const Field *tp_block_bytes(const FormatForm *f, IrMem m, int64_t at); /* the fi
 int64_t tp_row_elems(const Tp *p, int buf);                         /* padded by tp_row_pad */
 /* Elements from one row to the next: whole vectors, and never a multiple of 1 KiB, which would put a tile's rows into one set of the cache. */
 int64_t tp_row_pad(int64_t n_elems, IrMem mem);
-int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);
+int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym);     /* with its slack */
+int64_t tp_buf_slack(const Tp *p, const TpBuf *b);                  /* behind its last row, for lanes past the end of one: they read what nobody uses, with blocks whole ones */
 
 /* ---- region.c -------------------------------------------------------------------------------------------------------- */
 typedef struct TpRegion {

@@ -53,7 +53,7 @@ static bool is_blank(const char *p, size_t n) {
 }
 
 static unsigned tokenize_flags(const TextTokenizeOptions *o) {
-  return (o->special ? TEXT_ADD_SPECIAL | TEXT_ONCE : 0) | (o->split_special ? TEXT_SPLIT_SPECIAL : 0) | (o->plain ? TEXT_PLAIN : 0) | (o->skip_special ? TEXT_SKIP_SPECIAL : 0);
+  return (o->special ? TEXT_ADD_SPECIAL : 0) | (o->split_special ? TEXT_SPLIT_SPECIAL : 0) | (o->plain ? TEXT_PLAIN : 0) | (o->skip_special ? TEXT_SKIP_SPECIAL : 0);
 }
 
 static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, size_t n, int line, Str *out) {
