@@ -55,8 +55,7 @@ int main(void) {
     o.json = true;
     gives(text_cmd_tokenize, o, "G", "[1, 420]\n");
     gives(text_cmd_tokenize, o, "", "[1]\n");
-    gives(text_cmd_tokenize, o, "<s>", "[1, 1]\n"); /* as the reference has it; a prompt gets one (run_raw_ids) */
-    gives(text_cmd_tokenize, o, "<s><s>", "[1, 1]\n");
+    gives(text_cmd_tokenize, o, "<s>", "[1, 1]\n");
   }
   TEST("tokenize --lines: a JSON string in, an array out") {
     o = (TextTokenizeOptions){.tokenizer = o.tokenizer, .lines = true};

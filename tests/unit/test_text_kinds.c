@@ -413,7 +413,34 @@ static void test_still(void) {
   }
 }
 
+/* The reference adds its tokens whatever the text begins and ends with; TEXT_ONCE, as a raw prompt is read, does not put them there twice. */
+static void once(TextVocab *v, const char *text, unsigned flags, const char *want) {
+  TextIds ids = {0};
+  Str got = {0};
+  EXPECT_OK(text_tokenize(v, text, strlen(text), flags, &ids));
+  for (size_t i = 0; i < ids.n; i++) str_addf(&got, "%d ", ids.p[i]);
+  EXPECT(!strcmp(got.p ? got.p : "", want), "%s: %s, expected %s", text, got.p ? got.p : "", want);
+  str_free(&got);
+  free(ids.p);
+}
+
+static void test_once(void) {
+  TEST("a text that begins or ends with what is added") {
+    TextVocab *v = open_json("mistral_v1");
+    once(v, "<s>", TEXT_ADD_SPECIAL, "1 1 ");
+    once(v, "<s>", TEXT_ADD_SPECIAL | TEXT_ONCE, "1 ");
+    once(v, "<s><s>", TEXT_ADD_SPECIAL | TEXT_ONCE, "1 1 ");
+    once(v, "", TEXT_ADD_SPECIAL | TEXT_ONCE, "1 ");
+    text_vocab_free(v);
+    v = open_json("pegasus");
+    once(v, "</s>", TEXT_ADD_SPECIAL, "1 1 ");
+    once(v, "</s>", TEXT_ADD_SPECIAL | TEXT_ONCE, "1 ");
+    text_vocab_free(v);
+  }
+}
+
 int main(void) {
+  test_once();
   test_merges();
   test_uncut();
   test_tries();
