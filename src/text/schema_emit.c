@@ -613,8 +613,9 @@ static Err *emit_set(Schema *s, const CondSet *set, unsigned types, uint32_t rul
   Branches b;
   TRY(schema_set_branches(s, set, &b));
   if (types != T_ALL) {
-    b.b = memcpy(ARENA_ARRAY(s->w.a, Branch, b.n + 1), b.b, (size_t)b.n * sizeof *b.b);
-    for (int i = 0; i < b.n; i++) b.b[i].types &= types;
+    Branch *own = ARENA_ARRAY(s->w.a, Branch, b.n + 1);
+    for (int i = 0; i < b.n; i++) own[i] = b.b[i], own[i].types &= types;
+    b.b = own;
   }
   uint32_t start = grammar_state_new(g, rule), end = end_state(g, rule), *alt = NULL, one;
   int n = 0, cap = 0;
