@@ -686,16 +686,6 @@ static Err *open_tekken(Arena *tmp, Val root, TextVocab **out) {
   return NULL;
 }
 
-/* A tiktoken file is lines of "base64 rank"; the split rule is known by the file's name only, or by the hash that tiktoken's cache gives it. */
-static const char *tiktoken_rule(const char *path) {
-  static const struct { const char *part, *rule; } known[] = {{"o200k", "gpt-4o"}, {"qwen", "qwen2"}, {"r50k", "gpt-2"}, {"p50k", "gpt-2"}, {"gpt2", "gpt-2"}, {"kimi", "kimi-k2"},
-    {"fb374d419588", "gpt-4o"}, {"ec7223a39ce5", "gpt-2"}, {"0ea1e91bbb3a", "gpt-2"}};
-  const char *base = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-  for (size_t i = 0; i < COUNT_OF(known); i++)
-    if (strcasestr(base, known[i].part)) return known[i].rule;
-  return "llama3";
-}
-
 static bool rank_of(const char *p, const char *end, int64_t *out) {
   int64_t n = 0;
   while (end > p && (end[-1] == '\r' || end[-1] == ' ')) end--;
@@ -709,9 +699,11 @@ static bool rank_of(const char *p, const char *end, int64_t *out) {
   return true;
 }
 
+/* Lines of "base64 rank". */
 static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char *text, size_t n_text) {
   v->byte_level = v->by_rank = true;
-  TRY(text_split_rule(v, tiktoken_rule(path)));
+  const char *slash = strrchr(path, '/');
+  TRY(text_split_rule(v, text_split_rule_of_ranks(slash ? slash + 1 : path)));
   v->ignore_merges = true;
   v->added = ARENA_NEW(v->arena, Added);
   int line = 0;

@@ -251,6 +251,7 @@ typedef struct Piece { const char *p; size_t n; } Piece;
 Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /* owned by v */
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
+const char *text_split_rule_of_ranks(const char *file);          /* of a tiktoken file: its name, without folders */
 const char *text_split_rule_name(int i);                          /* NULL past the end */
 /* normal.c */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);

@@ -75,6 +75,17 @@ static const struct SplitRow { const char *name; bool ignore_merges, form; int n
 #undef SPLIT
 };
 
+const char *text_split_rule_of_ranks(const char *file) {
+  static const struct { const char *part, *rule; } known[] = {
+#define RANKS(part, name) {part, name},
+#include "text/splits.def"
+#undef RANKS
+  };
+  size_t i = 0;
+  while (!strcasestr(file, known[i].part)) i++; /* the last row is in every name */
+  return known[i].rule;
+}
+
 const char *text_split_rule_name(int i) { return i < (int)COUNT_OF(split_rows) ? split_rows[i].name : NULL; }
 
 Err *text_split_rule(TextVocab *v, const char *name) {

@@ -1,6 +1,6 @@
 # lumen list, pull, rm, show: from a loopback server, into a folder of the test.
 . tests/lib.sh
-export LUMEN_HOME="$TEST_TMP/home"
+export LUMEN_HOME="$TEST_TMP/cache"
 unset HF_TOKEN
 
 expect "list of nothing" 0 "$LUMEN" list
@@ -41,7 +41,7 @@ if command -v python3 >/dev/null && "$LUMEN" doctor --json 2>/dev/null | python3
   for i in 1 2 3 4 5 6 7 8 9 10 20 30 40 50; do [ -s "$TEST_TMP/port" ] && break; sleep 0.1; done
   export HF_ENDPOINT="http://127.0.0.1:$(cat "$TEST_TMP/port")" no_proxy=127.0.0.1
   expect "pull" 0 "$LUMEN" pull hf:o/r/plain
-  has "pull prints the path" "$out" "$TEST_TMP/home/models/hf/o/r/plain"
+  has "pull prints the path" "$out" "$TEST_TMP/cache/models/hf/o/r/plain"
   has "one line, no bar, off a terminal" "$err" "lumen: fetching hf:o/r/plain"
   expect "pull again" 0 "$LUMEN" pull hf:o/r/plain
   expect "list" 0 "$LUMEN" list --json
