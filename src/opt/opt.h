@@ -156,7 +156,7 @@ Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */
 
 /* Packed tensor: tiles of 16 rows, one behind the other. */
-enum { PACK_ROWS = 16, MAX_LEAVES = 20 };
+enum { FULL_LANES = 16, PACK_ROWS = 16, MAX_LEAVES = 20 };
 /* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
    share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
 typedef struct PackLayout {
