@@ -112,7 +112,7 @@ struct Model {
   const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;
-  int64_t context; int chunk; int64_t n_vocab, n_layers;
+  int64_t context, made_for; int chunk; int64_t n_vocab, n_layers;
   const LayerDecl *layer; Hyper *lhyper;        /* [layer][n_hypers] */
   Tp *forms;                     /* formats analyzed once, shared by all sections */
   ModelTensor *tensor; int n_tensors;           /* global */

@@ -276,11 +276,11 @@ IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
   }
   int64_t element_key[2] = {at, load->op};
   h = hash_bytes(element_key, sizeof element_key, h);
-  IrRef v = made_find(e, &e->load, h);
+  IrRef v = emit_made(e, &e->load, h);
   if (v) return v;
   Lanes l;
   for (int i = 0; i < FULL_LANES; i++) l.x[i] = emit_attr(f, (WgtAttr)load->op, (at + i) % f->block), l.off[i] = (at + i) / f->block * f->n_bytes;
-  return made_keep(&e->load, h, vector(&p, &l));
+  return emit_keep(&e->load, h, vector(&p, &l));
 }
 
 /* ---- integer products ---------------------------------------------------------------------------------------------- */

@@ -73,13 +73,13 @@ uint64_t lin_hash(const Lin *l, uint64_t h) {
   return h;
 }
 
-IrRef made_find(const Emit *e, Made *m, uint64_t key) {
+IrRef emit_made(const Emit *e, Made *m, uint64_t key) {
   if (m->block != e->b.at) m->n = 0, m->block = e->b.at;
   for (int i = 0; i < m->n; i++) if (m->at[i].key == key) return m->at[i].v;
   return 0;
 }
 
-IrRef made_keep(Made *m, uint64_t key, IrRef v) {
+IrRef emit_keep(Made *m, uint64_t key, IrRef v) {
   if (m->n == (int)COUNT_OF(m->at)) m->n = 0;
   m->at[m->n].key = key;
   m->at[m->n++].v = v;
@@ -89,14 +89,14 @@ IrRef made_keep(Made *m, uint64_t key, IrRef v) {
 /* l / D or l % D where it takes instructions, made once in a block. */
 static IrRef divided(Emit *e, Lin l, int64_t D, bool mod) {
   uint64_t key = lin_hash(&l, (uint64_t)D * 2 + mod);
-  IrRef d = made_find(e, &e->div, key);
+  IrRef d = emit_made(e, &e->div, key);
   if (d) return d;
   IrRef v = lin_value(e, l);
   int sh = 0;
   while ((int64_t)1 << sh < D) sh++;
   if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
   else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
-  return made_keep(&e->div, key, d);
+  return emit_keep(&e->div, key, d);
 }
 
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
@@ -164,10 +164,10 @@ static IrType elt_type(IrMem m, int lanes) {
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
   uint64_t key[3] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr}, h = lin_hash(&byte, hash_bytes(key, sizeof key, 0));
-  IrRef v = made_find(e, &e->load, h);
+  IrRef v = emit_made(e, &e->load, h);
   if (v) return v;
   IrRef idx = lin_sum(e, &byte);
-  return made_keep(&e->load, h, ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k));
+  return emit_keep(&e->load, h, ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k));
 }
 
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {

@@ -53,8 +53,8 @@ Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never 
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
 uint64_t lin_hash(const Lin *l, uint64_t h);   /* of all but the lanes */
-IrRef made_find(const Emit *e, Made *m, uint64_t key); /* 0: not in the present block */
-IrRef made_keep(Made *m, uint64_t key, IrRef v); /* after made_find -> v */
+IrRef emit_made(const Emit *e, Made *m, uint64_t key); /* 0: not in the present block */
+IrRef emit_keep(Made *m, uint64_t key, IrRef v); /* after emit_made found none -> v */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
