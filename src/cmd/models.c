@@ -21,10 +21,10 @@ void cmd_unused_tell(const char *command, const char *model, const char *const *
 
 Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out) {
   const char *path;
-  int64_t own = 0;
   TRY(cmd_model_locate(a, model, &path));
-  if (options->context) TRY(model_own_context(path, options, &own));
+  TRY(model_open(path, options, out));
+  int64_t own = model_made_for(*out);
   if (own && options->context > own)
     fprintf(stderr, "lumen: --context %lld is more than the %lld positions that %s was made for: answers beyond them may be nonsense\n", (long long)options->context, (long long)own, model);
-  return model_open(path, options, out);
+  return NULL;
 }

@@ -105,15 +105,11 @@ void dev_barrier(DevPool *p, int thread) {
 
 /* One thread's part of a region. A worker that was not let in at once has lost time since the region's begin. */
 static void seat_work(DevPool *p, int thread) {
-  if (!p->watching) {
-    p->fn(p->ctx, thread, atomic_load_explicit(&p->n_active, memory_order_relaxed));
-    return;
-  }
   Seat *s = &p->seat[thread];
-  int64_t cpu = os_thread_cpu_ns();
+  int64_t cpu = p->watching ? os_thread_cpu_ns() : 0;
   s->parked_ns = 0;
   p->fn(p->ctx, thread, atomic_load_explicit(&p->n_active, memory_order_relaxed));
-  s->lost_ns += os_now_ns() - p->began - (os_thread_cpu_ns() - cpu) - s->parked_ns;
+  if (p->watching) s->lost_ns += os_now_ns() - p->began - (os_thread_cpu_ns() - cpu) - s->parked_ns;
 }
 
 /* Until called back -> the number of the start gate to wait for the end of. */

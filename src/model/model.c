@@ -65,9 +65,8 @@ static Err *own_context(Model *m, int64_t *out) {
 }
 
 static Err *choose_context(Model *m) {
-  int64_t own = DEFAULT_CONTEXT;
-  TRY(own_context(m, &own));
-  m->context = m->opt.context ? m->opt.context : MIN(own, DEFAULT_CONTEXT);
+  TRY(own_context(m, &m->made_for));
+  m->context = m->opt.context ? m->opt.context : m->made_for ? MIN(m->made_for, DEFAULT_CONTEXT) : DEFAULT_CONTEXT;
   if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
   m->env.context = m->context;
   m->chunk = m->opt.chunk ? m->opt.chunk : DEFAULT_CHUNK;
@@ -254,6 +253,7 @@ void model_close(Model *m) {
 
 int64_t model_n_vocab(const Model *m) { return m->n_vocab; }
 int64_t model_context(const Model *m) { return m->context; }
+int64_t model_made_for(const Model *m) { return m->made_for; }
 int model_chunk(const Model *m) { return m->chunk; }
 const Weights *model_weights(const Model *m) { return m->weights; }
 const char *const *model_unused(const Model *m, int *n) {

@@ -24,10 +24,11 @@ typedef struct Seq Seq;    /* one timeline of tokens with its state */
 
 /* path: a GGUF file or a Hugging Face directory. Fails: ERR_FORMAT (tensor, got, expected), ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_MEMORY (bytes wanted). */
 Err *model_open(const char *path, const ModelOptions *opt, Model **out);
-Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* positions that its files say it was made for, 0: they do not; reads no weights */
+Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* model_made_for, before anything is loaded */
 void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
 int64_t model_n_vocab(const Model *m);
 int64_t model_context(const Model *m);            /* positions a sequence may hold */
+int64_t model_made_for(const Model *m);           /* positions that its files say it was made for, 0: they do not */
 int model_chunk(const Model *m);                  /* most tokens one step takes */
 const Weights *model_weights(const Model *m);
 const char *const *model_unused(const Model *m, int *n); /* names of the file's tensors that the model's text does not name, as those that see */

@@ -16,14 +16,14 @@ static const char *stem_of(Arena *a, const char *pattern, const char *name) {
   return arena_dup_n(a, name + before, n - before - after);
 }
 
-static const char *with_stem(Arena *a, const char *pattern, const char *stem) {
+const char *model_with_stem(Arena *a, const char *pattern, const char *stem) {
   const char *star = strchr(pattern, '*');
   return arena_printf(a, "%.*s%s%s", (int)(star - pattern), pattern, stem, star + 1);
 }
 
 static const FileTensor *find_named(HyperEnv *env, const char *const *pattern, int n, const char *stem) {
   const FileTensor *t = NULL;
-  for (int i = 0; i < n && !t; i++) t = file_tensor_find(env->w, with_stem(env->arena, pattern[i], stem));
+  for (int i = 0; i < n && !t; i++) t = file_tensor_find(env->w, model_with_stem(env->arena, pattern[i], stem));
   return t;
 }
 
@@ -49,7 +49,7 @@ static const FileTensor *next_sibling(const Weights *w, const char *stem, int *a
   return NULL;
 }
 
-/* with_stem, without making the name: a hostile file has many to be asked for. */
+/* model_with_stem, without making the name: a hostile file has many to be asked for. */
 static bool is_named(const char *pattern, const char *stem, const char *name) {
   const char *star = strchr(pattern, '*');
   size_t before = (size_t)(star - pattern), n = strlen(stem);

@@ -45,6 +45,7 @@ typedef struct TensorParts {
   const void **at;               /* what packing reads */
 } TensorParts;
 /* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
+const char *model_with_stem(Arena *a, const char *pattern, const char *stem); /* the pattern, its * being the stem */
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
 void model_parts_used(const Weights *w, const TensorParts *p, bool *used); /* by the file's tensors: it knows them */
 Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
@@ -111,7 +112,7 @@ struct Model {
   const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;
-  int64_t context; int chunk; int64_t n_vocab, n_layers;
+  int64_t context, made_for; int chunk; int64_t n_vocab, n_layers;
   const LayerDecl *layer; Hyper *lhyper;        /* [layer][n_hypers] */
   Tp *forms;                     /* formats analyzed once, shared by all sections */
   ModelTensor *tensor; int n_tensors;           /* global */

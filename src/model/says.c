@@ -22,13 +22,20 @@ static void add_stems(HyperEnv *env, const char *key, ModelNames *out) {
   }
 }
 
-/* The i-th of what a key names, a star being any name; NULL past the last. */
-static const FileKv *nth(HyperEnv *env, const char *key, int i) {
+/* What a key names, a star being any name. */
+typedef struct Named { const FileKv **kv; int n, cap; } Named;
+
+static Named named(HyperEnv *env, const char *key) {
+  Named all = {0};
   ModelNames stems = {0};
-  const char *star = strchr(key, '*');
-  if (!star) return i ? NULL : hyper_kv(env, key);
+  const FileKv *kv = strchr(key, '*') ? NULL : hyper_kv(env, key);
+  if (kv) PUSH(env->arena, all.kv, all.n, all.cap, kv);
   add_stems(env, key, &stems);
-  return i < stems.n ? hyper_kv(env, arena_printf(env->arena, "%.*s%s%s", (int)(star - key), key, stems.name[i], star + 1)) : NULL;
+  for (int i = 0; i < stems.n; i++) {
+    kv = hyper_kv(env, model_with_stem(env->arena, key, stems.name[i]));
+    if (kv) PUSH(env->arena, all.kv, all.n, all.cap, kv);
+  }
+  return all;
 }
 
 static bool is_among(const FileStr *s, const char *const *text, int n) {
@@ -65,9 +72,9 @@ static Err *check_key(HyperEnv *env, const SaysDecl *s, const FileKv *kv, Format
 static Err *check_line(HyperEnv *env, const SaysDecl *s, FormatParts *fit) {
   Err *first = NULL;
   for (int k = 0; k < s->n_keys; k++) {
-    const FileKv *kv;
-    for (int i = 0; (kv = nth(env, s->key[k], i)); i++) {
-      Err *e = check_key(env, s, kv, fit);
+    Named all = named(env, s->key[k]);
+    for (int i = 0; i < all.n; i++) {
+      Err *e = check_key(env, s, all.kv[i], fit);
       if (!e) {
         err_free(first);
         return NULL;
@@ -84,8 +91,7 @@ static bool is_joint(const SaysDecl *s) { return strchr(s->key[0], '*') != NULL;
 static Err *check_joint(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *fit) {
   for (int i = 0; i < l->n_says; i++) {
     const SaysDecl *s = &l->says[i];
-    const char *star = strchr(s->key[0], '*');
-    const FileKv *kv = star ? hyper_kv(env, arena_printf(env->arena, "%.*s%s%s", (int)(star - s->key[0]), s->key[0], stem, star + 1)) : NULL;
+    const FileKv *kv = is_joint(s) ? hyper_kv(env, model_with_stem(env->arena, s->key[0], stem)) : NULL;
     if (kv) TRY(check_key(env, s, kv, fit));
   }
   return NULL;
@@ -117,7 +123,8 @@ static const SaysDecl *line_of(const LayoutDecl *l, const char *key) {
 }
 
 static Err *check_known(HyperEnv *env, const char *key) {
-  const FileKv *kv = nth(env, key, 0);
+  Named all = named(env, key);
+  const FileKv *kv = all.n ? all.kv[0] : NULL;
   const char **text = NULL;
   int n = 0, cap = 0;
   bool known = false;
@@ -153,8 +160,9 @@ Err *model_says_known(HyperEnv *env) {
 
 /* Of metadata that a layout's text asks for, what is there. */
 static void tell_key(HyperEnv *env, const char *key, ModelNames *told, Str *out) {
-  const FileKv *kv;
-  for (int i = 0; (kv = nth(env, key, i)); i++) {
+  Named all = named(env, key);
+  for (int i = 0; i < all.n; i++) {
+    const FileKv *kv = all.kv[i];
     bool again = told->n == 12;
     for (int k = 0; k < told->n && !again; k++) again = !strcmp(told->name[k], kv->key);
     if (again) continue;

@@ -13,7 +13,7 @@
 #include "opt/emit.h"
 
 /* Where a block lies: byte of its first number, and its row among those side by side. */
-typedef struct Place { Emit *e; const FormatForm *f; IrRef base; Lin byte, side; TpSide rows; int lanes; uint64_t key; } Place;
+typedef struct Place { Emit *e; int buf; const FormatForm *f; IrRef base; Lin byte, side; TpSide rows; int lanes; uint64_t key; } Place;
 typedef struct Lanes { Dx x[FULL_LANES]; int64_t off[FULL_LANES]; } Lanes; /* one element each: its value, bytes from the place to its block */
 
 /* What is stored by fours: along the array, or over rows. */
@@ -213,26 +213,18 @@ static IrRef vector(Place *p, const Lanes *l) {
 }
 
 /* ---- loads --------------------------------------------------------------------------------------------------------- */
-static Place place_of(Emit *e, int buf, const Dx *index, int n_index) {
+static Place place_of(Emit *e, int buf, const Dx *index, int n_index, Lin block) {
   const TpBuf *b = &e->p->buf[buf];
   int64_t stride[IR_MAX_DIMS];
-  Place p = {.e = e, .f = b->blocks, .base = buf_base(e, buf), .byte = lin_const(0), .side = lin_const(0), .rows = tp_buf_side(e->p, b), .lanes = 1};
+  Place p = {.e = e, .buf = buf, .f = b->blocks, .base = buf_base(e, buf), .byte = lin_const(0), .side = lin_const(0), .rows = tp_buf_side(e->p, b), .lanes = 1};
   emit_buf_strides(e, buf, stride);
   for (int i = n_index - 1; i >= 0; i--) {
     if (i == b->block_dim) continue;
     if (i == b->side_dim) p.side = lin_of(e, index[i]);
     else p.byte = lin_add(e, p.byte, lin_scale(lin_of(e, index[i]), stride[i]));
   }
+  p.byte = lin_add(e, p.byte, lin_scale(block, p.f->n_bytes * p.rows.rows));
   return p;
-}
-
-static uint64_t hash_lin(Lin l, uint64_t h) {
-  for (int i = 0; i < l.n; i++) {
-    uint64_t t[2] = {(uint64_t)l.t[i].v, (uint64_t)l.t[i].c};
-    h = hash_bytes(t, sizeof t, h);
-  }
-  int64_t k[2] = {l.k, l.lane};
-  return hash_bytes(k, sizeof k, h);
 }
 
 /* position = whole blocks + what is known */
@@ -258,9 +250,9 @@ static bool is_written(const Emit *e, int buf) {
 }
 
 /* Of everything read there. */
-static uint64_t place_key(const Place *p, int buf) {
-  uint64_t k[4] = {(uint64_t)p->e->b.at, (uint64_t)p->base, (uint64_t)p->lanes, is_written(p->e, buf) ? (uint64_t)p->e->n_steps : 0};
-  return hash_lin(p->side, hash_lin(p->byte, hash_bytes(k, sizeof k, 2)));
+static uint64_t place_key(const Place *p) {
+  uint64_t k[4] = {(uint64_t)p->e->b.at, (uint64_t)p->base, (uint64_t)p->lanes, is_written(p->e, p->buf) ? (uint64_t)p->e->n_steps : 0};
+  return lin_hash(&p->side, lin_hash(&p->byte, hash_bytes(k, sizeof k, 2)));
 }
 
 IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
@@ -272,11 +264,10 @@ IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
   bool code = load->op == WA_CODE;
   IrType t = ir_vec_type(code ? IR_E_I32 : IR_E_F32, vec ? e->lanes : 1);
   if (e->err || !block_of(e, b, k, &block, &at)) return code ? ir_const_i(&e->b, t, 0) : ir_const_f(&e->b, t, 0);
-  Place p = place_of(e, buf, load->arg, load->n_args);
-  p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
+  Place p = place_of(e, buf, load->arg, load->n_args, block);
   bool along = vec && k.lane;
   p.lanes = vec && p.side.lane ? e->lanes : 1;
-  uint64_t h = place_key(&p, buf);
+  uint64_t h = place_key(&p);
   if (!along) {
     Dx x = emit_attr(f, (WgtAttr)load->op, at);
     emit_field_memo(e, f, h);
@@ -285,15 +276,11 @@ IrRef emit_block_element(Emit *e, const DxNode *load, bool vec) {
   }
   int64_t element_key[2] = {at, load->op};
   h = hash_bytes(element_key, sizeof element_key, h);
-  if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
-  for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
+  IrRef v = emit_made(e, &e->load, h);
+  if (v) return v;
   Lanes l;
   for (int i = 0; i < FULL_LANES; i++) l.x[i] = emit_attr(f, (WgtAttr)load->op, (at + i) % f->block), l.off[i] = (at + i) / f->block * f->n_bytes;
-  IrRef v = vector(&p, &l);
-  if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
-  e->load[e->n_load].key = h;
-  e->load[e->n_load++].v = v;
-  return v;
+  return emit_keep(&e->load, h, vector(&p, &l));
 }
 
 /* ---- integer products ---------------------------------------------------------------------------------------------- */
@@ -316,48 +303,13 @@ static Lin bytes_of(Emit *e, const DxNode *a) {
   return at;
 }
 
-/* isum(i < len: a[.. + i] * k.code[.., position + i, row]), lanes over rows side by side: four products a step. */
-bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out) {
-  int buf = (int)code->ival;
-  const TpBuf *b = &e->p->buf[buf];
-  const FormatForm *f = b->blocks;
-  bool ok = true;
-  if (b->side_dim < b->block_dim || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
-  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !emit_on_fours(e, code->arg[b->block_dim], axis)) return false;
-  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
-  Lin saved = e->axis[axis];
-  for (int64_t q = 0; q < len; q += 4) {
-    e->axis[axis] = lin_const(q);
-    IrRef u = 0;
-    Lin before = lin_const(-1);
-    for (int k = 0; k < r.n; k++) {
-      e->row = k;
-      Lin at_k = lin_of(e, code->arg[b->block_dim]), block;
-      int64_t at;
-      if (!block_of(e, b, at_k, &block, &at)) break;
-      Place p = place_of(e, buf, code->arg, code->n_args);
-      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
-      p.lanes = e->lanes;
-      p.key = place_key(&p, buf);
-      Lin where = lin_add(e, p.byte, lin_scale(p.side, 4));
-      if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
-        Dx x[4];
-        for (int i = 0; i < 4; i++) x[i] = emit_attr(f, WA_CODE, at + i);
-        if (!(u = emit_quad(e, f, x, &(QuadFrom){.ctx = &p, .word = quad_word, .value = quad_value}))) {
-          emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
-          break;
-        }
-        before = where;
-      }
-      IrRef s = emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a->ival), bytes_of(e, a));
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, ir_splat(&e->b, s, e->lanes), f->code_max);
-    }
-  }
-  e->row = 0;
-  e->axis[axis] = saved;
-  *out = r;
-  return true;
+/* Four codes of each lane's row, from element `at` on. 0: they are not known to fit bytes. */
+static IrRef elements_quad(Place *p, int64_t at) {
+  Dx x[4];
+  p->lanes = p->e->lanes;
+  p->key = place_key(p);
+  for (int i = 0; i < 4; i++) x[i] = emit_attr(p->f, WA_CODE, at + i);
+  return emit_quad(p->e, p->f, x, &(QuadFrom){.ctx = p, .word = quad_word, .value = quad_value});
 }
 
 /* x with every byte field `by` bytes further on is y: the same of an element so many later. */
@@ -392,10 +344,52 @@ static IrRef rows_quad(Place *p, int64_t at, int64_t less) {
   return ir_op2(&e->b, IR_xor, u, ir_const_i(&e->b, t, (int32_t)0x80808080u));
 }
 
-/* isum(k < len: a[.. + k] * k.code[.., first row + k, element]), lanes along the blocks: four rows a step. */
+/* The sum, four products of a lane a step: over elements where lanes are rows, over rows where lanes lie along the blocks. False: codes do not lie so. */
+static bool dot4_steps(Emit *e, const DxNode *code, const DxNode *a, int64_t less, int a_max, int axis, int64_t len, Vals *init, Vals *out) {
+  const TpBuf *b = &e->p->buf[code->ival];
+  bool ok = true;
+  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), 0);
+  Lin saved = e->axis[axis];
+  for (int64_t q = 0; q < len && ok; q += 4) {
+    e->axis[axis] = lin_const(q);
+    IrRef u = 0;
+    uint64_t before = 0;
+    for (int k = 0; k < r.n; k++) {
+      e->row = k;
+      Lin block;
+      int64_t at;
+      if (!block_of(e, b, lin_of(e, code->arg[b->block_dim]), &block, &at)) break;
+      Place p = place_of(e, (int)code->ival, code->arg, code->n_args, block);
+      uint64_t here = lin_hash(&p.side, lin_hash(&p.byte, (uint64_t)at));
+      if (!u || here != before) u = p.rows.by_rows ? rows_quad(&p, at, less) : elements_quad(&p, at);
+      ok = u != 0;
+      if (!ok) break;
+      before = here;
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a->ival), bytes_of(e, a)), e->lanes);
+      r.v[k] = less ? ir_dot4(&e->b, r.v[k], s, u, a_max) : ir_dot4(&e->b, r.v[k], u, s, b->blocks->code_max);
+    }
+  }
+  e->row = 0;
+  e->axis[axis] = saved;
+  *out = r;
+  return ok;
+}
+
+/* isum(i < len: a[.. + i] * k.code[.., position + i, row]), lanes over rows side by side. */
+bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out) {
+  const TpBuf *b = &e->p->buf[code->ival];
+  const FormatForm *f = b->blocks;
+  bool ok = true;
+  if (b->side_dim < b->block_dim || dx_coef(e->d, code->arg[b->block_dim], axis, &ok) != 1 || !ok || f->code_max > 255 || f->block % 4) return false;
+  if (emit_lane_coef(e->d, code->arg[b->n_dims - 1], e->lane_axis, e->lanes, &ok) != 1 || !ok || !emit_on_fours(e, code->arg[b->block_dim], axis)) return false;
+  if (!dot4_steps(e, code, a, 0, 0, axis, len, init, out)) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: four codes of %s are not known to fit bytes", b->name, f->decl->name));
+  return true;
+}
+
+/* isum(k < len: a[.. + k] * k.code[.., first row + k, element]), lanes along the blocks. */
 bool emit_rows_dot4(Emit *e, const DxNode *code, const DxNode *a, int64_t less, int a_max, int axis, int64_t len, Vals *init, Vals *out) {
-  int buf = (int)code->ival;
-  const TpBuf *b = &e->p->buf[buf];
+  const TpBuf *b = &e->p->buf[code->ival];
   const FormatForm *f = b->blocks;
   bool ok = true;
   if (b->side_dim < 0 || b->side_dim > b->block_dim || e->lanes != FULL_LANES || f->block % FULL_LANES || f->code_max > 255) return false;
@@ -404,34 +398,7 @@ bool emit_rows_dot4(Emit *e, const DxNode *code, const DxNode *a, int64_t less, 
     if (dx_coef(e->d, code->arg[i], axis, &ok) != (i == b->side_dim) || !ok) return false;
     if (emit_lane_coef(e->d, code->arg[i], e->lane_axis, e->lanes, &ok) != (i == b->block_dim) || !ok) return false;
   }
-  if (!emit_on_fours(e, code->arg[b->side_dim], axis)) return false;
-  Vals r = {e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-  for (int k = 0; k < r.n; k++) r.v[k] = init ? emit_pick(e, *init, k, true) : ir_const_i(&e->b, IR_T_i32x16, 0);
-  Lin saved = e->axis[axis];
-  for (int64_t q = 0; q < len && !e->err; q += 4) {
-    e->axis[axis] = lin_const(q);
-    IrRef u = 0;
-    Lin before = lin_const(-1);
-    for (int k = 0; k < r.n; k++) {
-      e->row = k;
-      Lin block;
-      int64_t at;
-      if (!block_of(e, b, lin_of(e, code->arg[b->block_dim]), &block, &at)) break;
-      Place p = place_of(e, buf, code->arg, code->n_args);
-      p.byte = lin_add(e, p.byte, lin_scale(block, f->n_bytes * p.rows.rows));
-      Lin where = lin_add(e, p.byte, lin_add(e, lin_scale(lin_divmod(e, p.side, 4, false), 4 * f->n_bytes), lin_const(at * p.rows.rows)));
-      if (!u || hash_lin(where, 0) != hash_lin(before, 0)) {
-        if (!(u = rows_quad(&p, at, less))) return e->row = 0, e->axis[axis] = saved, false;
-        before = where;
-      }
-      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a->ival), bytes_of(e, a)), e->lanes);
-      r.v[k] = less ? ir_dot4(&e->b, r.v[k], s, u, a_max) : ir_dot4(&e->b, r.v[k], u, s, f->code_max);
-    }
-  }
-  e->row = 0;
-  e->axis[axis] = saved;
-  *out = r;
-  return true;
+  return emit_on_fours(e, code->arg[b->side_dim], axis) && dot4_steps(e, code, a, less, a_max, axis, len, init, out);
 }
 
 /* Lanes are rows side by side, or elements along the blocks from a multiple of 16 on, where that is known: not in a reduction's loop. */
@@ -484,7 +451,7 @@ void emit_block_store(Emit *e, const TpStmt *t) {
   CHECK(dx_is_int(e->d, b->dim[b->block_dim], &D) && rows == 1);
   e->scratch_bytes += emit_encode_bytes(b->blocks);
   e->axis[axis] = lin_const(0);
-  Place to = place_of(e, t->buf, t->index, t->n_index);
+  Place to = place_of(e, t->buf, t->index, t->n_index, lin_const(0));
   int sb = (int)src.ival;
   Lin from = lin_scale(buf_index(e, sb, src.arg, src.n_args), 4);
   if (e->p->buf[sb].local == e->region) from.k += e->local[sb].off + e->local[sb].row_bytes * e->tile_row;

@@ -116,7 +116,7 @@ static int64_t wrap_add(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (
 static int64_t wrap_sub(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 static int64_t wrap_mul(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
 
-static bool fold_int2(DxOp op, int64_t a, int64_t b, int64_t *r) {
+bool dx_fold_int(DxOp op, int64_t a, int64_t b, int64_t *r) {
   switch (op) {
     case DXO_ADD: *r = wrap_add(a, b); return true;
     case DXO_SUB: *r = wrap_sub(a, b); return true;
@@ -193,7 +193,7 @@ static Dx fold(Dag *d, DxNode *n) {
   int64_t r;
   if (n->op == DXO_COND && a->kind == DX_INT) return a->ival ? n->arg[1] : n->arg[2];
   if (n->op == DXO_COND && n->arg[1] == n->arg[2]) return n->arg[1];
-  if (n->n_args == 2 && all_int(d, n) && fold_int2((DxOp)n->op, a->ival, d->node[n->arg[1]].ival, &r)) {
+  if (n->n_args == 2 && all_int(d, n) && dx_fold_int((DxOp)n->op, a->ival, d->node[n->arg[1]].ival, &r)) {
     Dx x = dx_int(d, r);
     if (op_type(d, n) == DT_BOOL) x = intern(d, (DxNode){.kind = DX_INT, .type = DT_BOOL, .ival = r});
     return x;

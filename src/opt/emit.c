@@ -64,7 +64,7 @@ IrRef lin_value(Emit *e, Lin l) {
   return l.k ? ir_op2(&e->b, IR_add, sum, ir_const_i(&e->b, IR_T_i64, l.k)) : sum;
 }
 
-static uint64_t lin_hash(const Lin *l, uint64_t h) {
+uint64_t lin_hash(const Lin *l, uint64_t h) {
   h = hash_bytes(&l->k, sizeof l->k, h);
   for (int i = 0; i < l->n; i++) {
     uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
@@ -73,20 +73,30 @@ static uint64_t lin_hash(const Lin *l, uint64_t h) {
   return h;
 }
 
+IrRef emit_made(const Emit *e, Made *m, uint64_t key) {
+  if (m->block != e->b.at) m->n = 0, m->block = e->b.at;
+  for (int i = 0; i < m->n; i++) if (m->at[i].key == key) return m->at[i].v;
+  return 0;
+}
+
+IrRef emit_keep(Made *m, uint64_t key, IrRef v) {
+  if (m->n == (int)COUNT_OF(m->at)) m->n = 0;
+  m->at[m->n].key = key;
+  m->at[m->n++].v = v;
+  return v;
+}
+
 /* l / D or l % D where it takes instructions, made once in a block. */
 static IrRef divided(Emit *e, Lin l, int64_t D, bool mod) {
   uint64_t key = lin_hash(&l, (uint64_t)D * 2 + mod);
-  if (e->div_block != e->b.at) e->n_div = 0, e->div_block = e->b.at;
-  for (int i = 0; i < e->n_div; i++) if (e->div[i].key == key) return e->div[i].v;
-  IrRef v = lin_value(e, l), d;
+  IrRef d = emit_made(e, &e->div, key);
+  if (d) return d;
+  IrRef v = lin_value(e, l);
   int sh = 0;
   while ((int64_t)1 << sh < D) sh++;
   if ((int64_t)1 << sh == D) d = mod ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, IR_T_i64, D - 1)) : ir_shift(&e->b, IR_shr, v, sh);
   else d = ir_op2(&e->b, mod ? IR_urem : IR_udiv, v, ir_const_i(&e->b, IR_T_i64, D));
-  if (e->n_div == (int)COUNT_OF(e->div)) e->n_div = 0;
-  e->div[e->n_div].key = key;
-  e->div[e->n_div++].v = d;
-  return d;
+  return emit_keep(&e->div, key, d);
 }
 
 /* (l / D, l % D) for nonnegative l, lanes allowed when they do not cross a multiple of D. */
@@ -154,14 +164,10 @@ static IrType elt_type(IrMem m, int lanes) {
 
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte) {
   uint64_t key[3] = {(uint64_t)m, (uint64_t)lanes, (uint64_t)ptr}, h = lin_hash(&byte, hash_bytes(key, sizeof key, 0));
-  if (e->load_block != e->b.at) e->n_load = 0, e->load_block = e->b.at;
-  for (int i = 0; i < e->n_load; i++) if (e->load[i].key == h) return e->load[i].v;
+  IrRef v = emit_made(e, &e->load, h);
+  if (v) return v;
   IrRef idx = lin_sum(e, &byte);
-  IrRef v = ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k);
-  if (e->n_load == (int)COUNT_OF(e->load)) e->n_load = 0;
-  e->load[e->n_load].key = h;
-  e->load[e->n_load++].v = v;
-  return v;
+  return emit_keep(&e->load, h, ir_load(&e->b, m, elt_type(m, lanes), ptr, idx, 1, byte.k));
 }
 
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {
@@ -171,7 +177,7 @@ void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte) {
 
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes) {
   IrRef idx = lin_sum(e, &byte);
-  e->n_load = 0;
+  e->load.n = 0;
   ir_store(&e->b, m == IR_M_i8 ? IR_M_u8 : m == IR_M_i16 ? IR_M_u16 : m, ptr, idx, 1, byte.k, v, n_lanes);
 }
 
@@ -231,7 +237,7 @@ int emit_mark(Emit *e) { return e->n_stack; }
 
 void emit_forget(Emit *e, int mark) {
   while (e->n_stack > mark) e->memo[e->stack[--e->n_stack]] = NULL;
-  e->n_load = 0;
+  e->load.n = 0;
 }
 
 void emit_forget_axis(Emit *e, int mark, int axis) {
@@ -434,7 +440,7 @@ void loop_begin(Emit *e, Loop *l, IrRef n, bool never_empty, const IrRef *init, 
   for (int i = 0; i < n_init; i++) l->carried[i] = ir_param(e->fn, l->body, ir_type_of(e->fn, init[i]));
   e->b.at = l->body;
   l->mark = emit_mark(e);
-  e->n_load = 0;
+  e->load.n = 0;
 }
 
 void loop_end(Emit *e, Loop *l, const IrRef *next) {

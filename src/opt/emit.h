@@ -3,7 +3,7 @@
 #define LUMEN_TP_EMIT_H
 #include "opt/opt.h"
 
-enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, FULL_LANES = 16, SUMS_BYTES = 4096 }; /* SUMS_BYTES: four matrix tiles of sums on their way through scratch */
+enum { LIN_TERMS = 10, MAX_TILE_ROWS = 32, SUMS_BYTES = 4096 }; /* SUMS_BYTES: four matrix tiles of sums on their way through scratch */
 
 /* An integer as a sum: coef * value + .. + k + lane * (number of the lane). */
 typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t k, lane; } Lin;
@@ -15,6 +15,9 @@ typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
 typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
+
+/* Values already made in an IR block, by what they are. */
+typedef struct Made { struct { uint64_t key; IrRef v; } at[256]; int n, block; } Made;
 
 typedef struct Emit {
   Arena *a; IrFn *fn; IrBuild b;
@@ -34,8 +37,7 @@ typedef struct Emit {
   Local *local; Panel *panel;
   int64_t scratch_bytes;
   Vals **memo; Dx *stack; int n_stack, cap_stack;
-  struct { uint64_t key; IrRef v; } load[256]; int n_load; int load_block; /* loads already made in this block */
-  struct { uint64_t key; IrRef v; } div[64]; int n_div, div_block; /* divisions likewise: loads with equal addresses are told by their terms */
+  Made load, div;                 /* loads, and what is made of several; divisions: loads with equal addresses are told by their terms */
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   IrRef part[LAYOUT_MAX_PARTS + 2], part_block; /* packing a layout: addresses of its tensors, the block's number */
@@ -50,6 +52,9 @@ Lin lin_scale(Lin a, int64_t c);
 Lin lin_divmod(Emit *e, Lin l, int64_t D, bool mod); /* of a form that is never negative; lanes may not cross a multiple of D */
 Lin lin_of(Emit *e, Dx x);                     /* integer expression under the current bindings */
 IrRef lin_value(Emit *e, Lin l);               /* i64 */
+uint64_t lin_hash(const Lin *l, uint64_t h);   /* of all but the lanes */
+IrRef emit_made(const Emit *e, Made *m, uint64_t key); /* 0: not in the present block */
+IrRef emit_keep(Made *m, uint64_t key, IrRef v); /* after emit_made found none -> v */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);

@@ -10,26 +10,11 @@ typedef struct Num { bool ok; int32_t i; float f; } Num;
 static Num num_i(int64_t v) { return (Num){true, (int32_t)(uint32_t)(uint64_t)v, 0}; }
 static Num num_f(float v) { return (Num){true, 0, v}; }
 
+/* In 32 bits, as at run time. */
 static Num int_op(DxOp op, int64_t a, int64_t b) {
-  switch (op) {
-    case DXO_ADD: return num_i(a + b);
-    case DXO_SUB: return num_i(a - b);
-    case DXO_MUL: return num_i(a * b);
-    case DXO_AND: return num_i(a & b);
-    case DXO_OR: return num_i(a | b);
-    case DXO_XOR: return num_i(a ^ b);
-    case DXO_SHL: return b >= 0 && b < 32 ? num_i((int64_t)((uint64_t)a << b)) : (Num){0};
-    case DXO_SHR: return b >= 0 && b < 32 && a >= 0 ? num_i(a >> b) : (Num){0};
-    case DXO_EQ: return num_i(a == b);
-    case DXO_NE: return num_i(a != b);
-    case DXO_LT: return num_i(a < b);
-    case DXO_LE: return num_i(a <= b);
-    case DXO_GT: return num_i(a > b);
-    case DXO_GE: return num_i(a >= b);
-    case DXO_LAND: return num_i(a && b);
-    case DXO_LOR: return num_i(a || b);
-    default: return (Num){0};
-  }
+  int64_t r;
+  bool sure = op == DXO_SHL ? b < 32 : op == DXO_SHR ? b < 32 && a >= 0 : true;
+  return sure && dx_fold_int(op, a, b, &r) ? num_i(r) : (Num){0};
 }
 
 /* The value where the byte `of` is `code`; not ok: it depends on more, or on an operation not known here. */

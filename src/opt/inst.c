@@ -156,8 +156,7 @@ int64_t tp_row_elems(const Tp *p, int buf) {
 }
 
 int64_t tp_buf_slack(const Tp *p, const TpBuf *b) {
-  enum { LANES = 16 };
-  return 64 + (b->blocks ? (LANES / b->blocks->block + 1) * b->blocks->n_bytes * tp_buf_side(p, b).rows : 0);
+  return 64 + (b->blocks ? (FULL_LANES / b->blocks->block + 1) * b->blocks->n_bytes * tp_buf_side(p, b).rows : 0);
 }
 
 int64_t tp_buf_bytes(const Tp *p, int buf, const int64_t *sym) {

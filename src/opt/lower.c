@@ -24,7 +24,7 @@ Emit *emit_new(Arena *a, const char *name, IrRef *args, IrRef *first, IrRef *las
   e->lanes = 1;
   e->n_rows = 1;
   e->blocks = 1;
-  e->load_block = e->div_block = -1;
+  e->load.block = e->div.block = -1;
   e->b = (IrBuild){e->fn, ir_block_add(e->fn)};
   *args = ir_param(e->fn, 0, ir_ptr_type(e->fn, (IrPtr){.mem = IR_M_ptr, .space = IR_S_args, .n_dims = 1, .dim = {-1}}));
   *first = ir_param(e->fn, 0, IR_T_i64);

@@ -75,6 +75,7 @@ typedef Dx (*DxMap)(void *ctx, Dx x);      /* returns the replacement of a leaf-
 Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx);
 void dx_print(const Dag *d, Dx x, Str *out);
 int64_t dx_gcd(int64_t a, int64_t b);
+bool dx_fold_int(DxOp op, int64_t a, int64_t b, int64_t *r); /* of constants; false: it has no value, or op is not of two integers */
 extern const DxOp dx_infix[OP_COUNT];        /* by the language's infix operators */
 DxOp dx_builtin(const char *name, int *n_args); /* of the language's functions; DXO_NONE: none of that name */
 Dx dx_call(Dag *d, DxOp op, const Dx *arg);  /* one of them; 0: a gcd that is not known, or of what is below 0 */
@@ -156,7 +157,7 @@ Err *format_parts_number(const Module *m, FormatParts *p, const Expr *e, int64_t
 Err *tp_parts_form(struct Tp *p, const FormatParts *f, bool as_value, FormatForm **out); /* made once */
 
 /* Packed tensor: tiles of 16 rows, one behind the other. */
-enum { PACK_ROWS = 16, MAX_LEAVES = 20 };
+enum { FULL_LANES = 16, PACK_ROWS = 16, MAX_LEAVES = 20 };
 /* A tile is one ascending stream, which is what the processor's prefetchers follow: units along K, each a header with what many elements
    share (a super-block's scales), then subunits of the groups' scales with their codes behind them. */
 typedef struct PackLayout {

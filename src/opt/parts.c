@@ -306,13 +306,12 @@ static const char *form_facts(Arena *a, const FormatParts *p, bool as_value) {
 /* Short, and no other form's: kernels are known by it. */
 static const char *form_name(const Tp *t, const FormatParts *p, const char *facts) {
   uint64_t h = hash_bytes(facts, strlen(facts), 0);
-  for (bool taken = true; taken; h++) {
-    taken = false;
+  for (;; h++) {
+    bool taken = false;
     const char *name = arena_printf(t->arena, "%s.%08llx", p->decl->name, (unsigned long long)(h >> 32 ^ h) & 0xffffffffull);
     for (int i = 0; i < t->n_forms; i++) taken |= !strcmp(t->form[i]->decl->name, name);
     if (!taken) return name;
   }
-  return NULL;
 }
 
 static Err *make_form(Arena *a, const Module *m, const FormatParts *p, bool as_value, const char *name, FormatForm **out) {

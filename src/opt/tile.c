@@ -155,7 +155,7 @@ static Lin sums_at(const Emit *e, int slot) { return lin_const(e->sums_off + (in
 /* The sums of 16 rows go to scratch and come back as vectors. */
 static void sums_out(Emit *e, int tile, int slot) {
   tile_mem(e, IR_tstore, tile, e->scratch, sums_at(e, slot), 64);
-  e->n_load = 0; /* what was loaded from the slot before is old */
+  e->load.n = 0; /* what was loaded from the slot before is old */
 }
 
 bool emit_tile_bytes(Emit *e, Dx red, Vals *out) {

@@ -484,9 +484,9 @@ static IrRef panel_entry(Emit *e, int buf, Dx expr, Lin k) {
   e->fill = &k;
   Vals v = emit(e, expr);
   e->fill = NULL;
-  int n_load = e->n_load;
+  int n_load = e->load.n;
   emit_forget(e, mark);
-  e->n_load = n_load;
+  e->load.n = n_load;
   return emit_pick(e, v, 0, true);
 }
 
@@ -515,9 +515,9 @@ void emit_panel(Emit *e, int buf) {
     k.k = j;
     Lin to = lin_add(e, lin_ref(l.iv, step * bytes), lin_const(want.off + j * bytes));
     IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : pairs ? panel_pair_entry(e, buf, want.expr, k) : panel_entry(e, buf, want.expr, k);
-    int n_load = e->n_load; /* scratch never overlaps the packed weights, so what was loaded stays good */
+    int n_load = e->load.n; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code || pairs ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
-    e->n_load = n_load;
+    e->load.n = n_load;
   }
   loop_end(e, &l, NULL);
   e->panel[buf] = want;
