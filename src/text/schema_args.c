@@ -7,14 +7,12 @@
 
 enum { KEY_MAX = 160 };
 
-static bool is_word_byte(uint8_t c) { return (c | 32) >= 'a' ? (c | 32) <= 'z' || c >= 0x80 : (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; }
-
 bool schema_key_fits(const Schema *s, DfaWord key) {
   const char *bad = s->values == GR_VALUES_BRACES ? "{}[],:<>\"" : "<>\"=";
   bool ok = key.n > 0 && key.n <= KEY_MAX && key.p[0] != ' ' && key.p[key.n - 1] != ' ';
   for (size_t i = 0; ok && i < key.n; i++) {
     uint8_t c = (uint8_t)key.p[i];
-    ok = s->values == GR_VALUES_PYTHON ? is_word_byte(c) : c >= 0x20 && c != 0x7F && !strchr(bad, c);
+    ok = s->values == GR_VALUES_PYTHON ? tool_is_word_byte(c) : c >= 0x20 && c != 0x7F && !strchr(bad, c);
   }
   return ok;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "text/grammar_priv.h"
 #include "text/replyparts.h"
+#include "text/toolcall.h"
 #include "text/toolcall_form.h"
 
 enum { NAME_MAX_BYTES = 128, COUNTER_DIGITS = 3, ID_BYTES = 9, NODES_MAX = 512 };
@@ -63,9 +64,7 @@ static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
 static bool name_fits(const char *name, bool python) {
   size_t n = strlen(name);
   for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)name[i];
-    bool plain = c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
-    if (!plain && !strchr(python ? "_-." : "_-.:/", c)) return false;
+    if (!tool_is_word_byte((uint8_t)name[i]) && (python || !strchr(":/", name[i]))) return false;
   }
   return n > 0 && n <= NAME_MAX_BYTES;
 }
