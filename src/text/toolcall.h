@@ -74,6 +74,7 @@ enum { TOOL_MAX_PARTS = 32 };
 typedef struct ToolPattern ToolPattern;
 struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; };
 void tool_pattern_compile(const char *text, ToolPattern *out); /* CHECKs: a row of the table is ours */
+const ToolPart *tool_pattern_closing(const ToolPattern *p);  /* the literal at its end, or NULL */
 
 typedef enum ToolState { TOOL_GOING, TOOL_FAILED, TOOL_FINISHED } ToolState;
 typedef struct ToolRun {

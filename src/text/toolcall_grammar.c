@@ -191,28 +191,24 @@ static int step_word(const Words *w, int at, int byte) {
   return w->next[at][byte];
 }
 
-static void words_link(Words *w) { /* nodes of a trie that grew word by word are no levels: as often as the deepest needs */
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int at = 0; at < w->n; at++)
-      for (int b = 0; b < 256; b++) {
-        int to = w->next[at][b], fail = at ? step_word(w, w->fail[at], b) : 0;
-        if (to && w->fail[to] != fail) w->fail[to] = fail, changed = true;
-      }
-  }
-  for (bool changed = true; changed;) { /* a word may end inside another */
-    changed = false;
-    for (int at = 1; at < w->n; at++)
-      if (w->found[at] == FOUND_NOTHING && w->found[w->fail[at]] != FOUND_NOTHING) w->found[at] = w->found[w->fail[at]], changed = true;
-  }
+/* Level by level: a node fails to one that is nearer to the root. A word may end inside another. */
+static void words_link(Words *w) {
+  int level[NODES_MAX] = {0}, n = 1;
+  for (int i = 0; i < n; i++)
+    for (int at = level[i], b = 0; b < 256; b++) {
+      int to = w->next[at][b];
+      if (!to) continue;
+      w->fail[to] = at ? step_word(w, w->fail[at], b) : 0;
+      if (w->found[to] == FOUND_NOTHING) w->found[to] = w->found[w->fail[to]];
+      level[n++] = to;
+    }
 }
 
 typedef struct Free {
   Words words;
   uint32_t st[AT_N][NODES_MAX];
   uint32_t call[AT_N][TOOL_FORMS_MAX]; /* behind the opening of a form */
-  uint32_t bare;                       /* in front of a call that has none */
-  bool has_bare;
+  bool has_bare;                       /* some calls have no opening */
   const TextReason *reason;
 } Free;
 
