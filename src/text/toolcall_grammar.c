@@ -53,9 +53,8 @@ static uint32_t marked_to(Grammar *g, uint32_t rule, const char *text, size_t n,
 }
 
 static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker"), end = grammar_state_new(g, r);
-  g->st[end].accept = true;
-  g->rule[r].start = marked_to(g, r, text, n, end);
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker");
+  g->rule[r].start = marked_to(g, r, text, n, grammar_end_new(g, r));
   return r;
 }
 
@@ -84,8 +83,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, uint32_t *any_text, con
   if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
   else e = grammar_args_rule(c->g, c->w, schema, c->o->flags, &args, &rule);
   if (!e) {
-    uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_state_new(c->g, r), at = grammar_state_new(c->g, r);
-    c->g->st[end].accept = true;
+    uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_end_new(c->g, r), at = grammar_state_new(c->g, r);
     grammar_call_add(c->g, at, rule, GR_PLAIN, end);
     at = marked_to(c->g, r, f->between, strlen(f->between), at);
     c->g->rule[r].start = f->is_quoted ? grammar_text_to(c->g, r, quoted + 1, strlen(quoted) - 2, GR_PLAIN, at) : grammar_text_to(c->g, r, name, strlen(name), GR_PLAIN, at);
@@ -121,13 +119,11 @@ static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool
   Grammar *g = c->g;
   const uint32_t *tool;
   TRY(tools_get(c, f, &tool));
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_state_new(g, r), last = end;
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_end_new(g, r), last = end;
   g->rule[r].start = marked_to(g, r, f->before + skip, strlen(f->before) - skip, name);
   for (int i = 0; i < c->n_tools; i++) grammar_call_add(g, name, tool[i], GR_PLAIN, args_end);
-  g->st[end].accept = true;
   if (trails && *f->trail) {
-    last = grammar_state_new(g, r);
-    g->st[last].accept = true;
+    last = grammar_end_new(g, r);
     grammar_call_add(g, last, text_rule(g, f->trail, strlen(f->trail)), GR_PLAIN, end);
   }
   uint32_t behind = *f->behind ? text_rule(g, f->behind, strlen(f->behind)) : 0, link = links && f->link ? text_rule(g, f->link, strlen(f->link)) : 0;
@@ -143,10 +139,9 @@ static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool
 static Err *required_build(Calls *c) {
   Grammar *g = c->g;
   const ToolForms *f = c->forms;
-  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), led = grammar_state_new(g, root), end = grammar_state_new(g, root), think = grammar_state_new(g, root);
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), led = grammar_state_new(g, root), end = grammar_end_new(g, root), think = grammar_state_new(g, root);
   uint32_t rule[TOOL_FORMS_MAX], n = 0;
   g->rule[root].start = start;
-  g->st[end].accept = true;
   for (int i = 0; i < f->n; i++)
     if (f->f[i].may_lead) TRY(form_rule(c, &f->f[i], 0, c->many, true, &rule[n++]));
   uint32_t lead = *f->f[0].lead ? text_rule(g, f->f[0].lead, strlen(f->f[0].lead)) : 0;
@@ -242,8 +237,7 @@ static void free_states(Grammar *g, Free *f) {
 static Err *free_fill(Calls *c, Free *f) {
   Grammar *g = c->g;
   const ToolForms *forms = c->forms;
-  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "answer"), rule[TOOL_FORMS_MAX], done = grammar_state_new(g, root);
-  g->st[done].accept = true;
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "answer"), rule[TOOL_FORMS_MAX], done = grammar_end_new(g, root);
   f->reason = forms->reason;
   f->words.n = 1;
   f->words.found[0] = FOUND_NOTHING;
