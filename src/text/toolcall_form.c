@@ -13,6 +13,7 @@
 #define KEY_B "qzwordkb"
 #define VALUE_A "qzwordva"
 #define VALUE_B "qzwordvb"
+#define JSON_ARGS "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}"
 #define ID_1 "call00001"
 #define ID_2 "call00002"
 enum { MAX_BEHIND = 128, MAX_OPENING = 128 };
@@ -330,7 +331,7 @@ static bool form_read(Arena *a, const TextSyntax *syntax, const ToolPattern *pat
   if (done) depth += depth_of(at[0] + strlen(NAME), (size_t)(args - at[0]) - strlen(NAME)), f.between = arena_dup_n(a, at[0] + strlen(NAME), (size_t)(args - at[0]) - strlen(NAME));
   else f.between = "";
   stop = ending(syntax, done ? args_end : at[4] + strlen(VALUE_B), depth);
-  for (int i = 0; !done && i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
+  for (int i = 0; !done && i < (pattern ? 1 : REPLY_MAX_PATTERNS) && syntax->pattern[i]; i++) {
     ToolPattern own;
     tool_pattern_compile(syntax->pattern[i], &own);
     const ToolPattern *p = pattern ? pattern : &own;
@@ -371,13 +372,12 @@ static void sample_args(Str *out, const ToolForm *f) {
   static const char *const quotes[] = {[GR_VALUES_JSON] = "", [GR_VALUES_PYTHON] = "\"", [GR_VALUES_BRACES] = GR_BRACES_QUOTE};
   const char *q = quotes[f->args.values];
   sample_marked(out, f->between);
-  if (f->is_json) str_add(out, "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}");
+  if (f->is_json) str_add(out, JSON_ARGS);
   else str_addf(out, "%s" KEY_A "%s%s" VALUE_A "%s%s%s" KEY_B "%s%s" VALUE_B "%s%s%s", f->args.open, f->args.is, q, q, f->args.end, f->args.sep, f->args.is, q, q, f->args.end, f->args.close);
 }
 
 /* Whether n calls of the form are read as what they are. */
 static bool reads(const TextChat *c, const ToolForm *f, int n) {
-  static const char want[] = "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}";
   Str text = {0};
   TextCollect collect = {0};
   json_t *tools = text_chat_probe_tools();
@@ -396,7 +396,7 @@ static bool reads(const TextChat *c, const ToolForm *f, int n) {
   bool ok = json_array_size(calls) == (size_t)n && json_is_null(json_object_get(message, "content"));
   for (int i = 0; ok && i < n; i++) {
     const json_t *function = json_object_get(json_array_get(calls, (size_t)i), "function");
-    ok = !strcmp(json_string_value(json_object_get(function, "name")), NAME) && !strcmp(json_string_value(json_object_get(function, "arguments")), want);
+    ok = !strcmp(json_string_value(json_object_get(function, "name")), NAME) && !strcmp(json_string_value(json_object_get(function, "arguments")), JSON_ARGS);
   }
   json_decref(message);
   text_collect_free(&collect);
