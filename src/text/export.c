@@ -24,8 +24,7 @@ static Err *cut_probes(const TextVocab *v, Str *out) {
   Err *e = NULL;
   for (size_t i = 0; i < COUNT_OF(probes) && !e; i++) {
     Str s = {0};
-    if (v->n_norm) e = text_steps_normalize(v, v->norm, v->n_norm, probes[i], strlen(probes[i]), &s);
-    else str_add(&s, probes[i]);
+    e = text_steps_normalize(v, v->norm, v->n_norm, probes[i], strlen(probes[i]), &s);
     if (!e) text_steps_split(v, a, s.p ? s.p : "", s.n, true, put_ended, out);
     str_free(&s);
   }

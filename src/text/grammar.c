@@ -37,6 +37,12 @@ uint32_t grammar_state_new(Grammar *g, uint32_t rule) {
   return (uint32_t)g->n_st - 1;
 }
 
+uint32_t grammar_end_new(Grammar *g, uint32_t rule) {
+  uint32_t q = grammar_state_new(g, rule);
+  g->st[q].accept = true;
+  return q;
+}
+
 void grammar_edge_add(Grammar *g, uint32_t from, uint8_t lo, uint8_t hi, GrAct act, int32_t arg, uint32_t to) {
   GrState *s = &g->st[from];
   if (!s->n_edges) s->edge = (uint32_t)g->n_edges;

@@ -119,6 +119,7 @@ typedef struct GrPos { uint32_t q; uint64_t aux; } GrPos;
 Grammar *grammar_new(void);
 uint32_t grammar_rule_new(Grammar *g, GrRuleKind kind, const char *name);
 uint32_t grammar_state_new(Grammar *g, uint32_t rule);
+uint32_t grammar_end_new(Grammar *g, uint32_t rule);                          /* a state that accepts */
 /* All edges of a state are added before those of another one, and likewise its calls. */
 void grammar_edge_add(Grammar *g, uint32_t from, uint8_t lo, uint8_t hi, GrAct act, int32_t arg, uint32_t to);
 void grammar_call_add(Grammar *g, uint32_t from, uint32_t rule, GrAct act, uint32_t ret);

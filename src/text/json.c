@@ -11,9 +11,14 @@ typedef JsonWalk Reader;
 
 static Err *bad(const Reader *r, const char *what) { return err_new(ERR_SYNTAX, "JSON: %s at byte %zu", what, (size_t)(r->p - r->start)); }
 
-/* Indented files are mostly spaces. */
+/* Indented files are mostly spaces: past eights of them. */
+static inline const char *past_spaces(const char *p, const char *end) {
+  for (uint64_t w; end - p >= 8 && (memcpy(&w, p, 8), w == 0x2020202020202020u);) p += 8;
+  return p;
+}
+
 static void skip(Reader *r) {
-  for (uint64_t w; r->end - r->p >= 8 && (memcpy(&w, r->p, 8), w == 0x2020202020202020u);) r->p += 8;
+  r->p = past_spaces(r->p, r->end);
   while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
 }
 
@@ -179,7 +184,7 @@ static Err *pass_over(Reader *r, Val *out) {
   int depth = 0;
   int64_t n = 1;
   do {
-    for (uint64_t w; end - p >= 8 && (memcpy(&w, p, 8), w == 0x2020202020202020u);) p += 8;
+    p = past_spaces(p, end);
     if (p >= end) { r->p = p; return bad(r, "text without end"); }
     char c = *p++;
     if (c == '"') {

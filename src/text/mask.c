@@ -311,11 +311,7 @@ static void rests_add(const GrammarVocab *v, const MaskTrie *t, const Left *left
     for (uint32_t k = from; k < to; k++) {
       int32_t id = t->token[k];
       if (mask[id / 64] >> (id % 64) & 1) continue;
-      if (r->n == r->cap) {
-        r->cap = r->cap ? r->cap * 2 : 256;
-        r->word = need(realloc(r->word, r->cap * sizeof *r->word));
-      }
-      r->word[r->n++] = (MaskWord){v->bytes + v->off[id] + top->depth, v->off[id + 1] - v->off[id] - top->depth, id};
+      ADD(r->word, r->n, r->cap, (MaskWord){v->bytes + v->off[id] + top->depth, v->off[id + 1] - v->off[id] - top->depth, id});
     }
   }
 }
@@ -363,28 +359,19 @@ static const uint64_t *rounds_get(GrammarMatcher *m, uint32_t rule) {
 /* Text that goes on and on: a home that nearly every character leads back to. True: every whole character that is not ASCII does. */
 static bool home_of_utf8(GrammarMatcher *m, uint32_t home) {
   enum { FRONT_MAX = 32 };
-  struct { uint32_t set; int utf8; } f[FRONT_MAX];
-  int n = 0;
-  f[n].set = home;
-  f[n++].utf8 = 0;
-  for (int i = 0; i < n; i++) {
-    uint32_t last_to = UNKNOWN;
-    int last_utf8 = -1;
+  Front f[FRONT_MAX] = {{.set = home}};
+  for (int i = 0, n = 1; i < n; i++)
     for (int b = 0x80; b < 0xF5; b++) {
       int u = grammar_plain_next(f[i].utf8, b), k = 0;
       if (u < 0) continue;
       uint32_t to = step(m, f[i].set, (uint8_t)b);
       if (to == DEAD || (!u && to != home)) return false;
-      if (!u || (to == last_to && u == last_utf8)) continue;
-      last_to = to;
-      last_utf8 = u;
+      if (!u) continue;
       while (k < n && (f[k].set != to || f[k].utf8 != u)) k++;
       if (k < n) continue;
       if (n == FRONT_MAX) return false;
-      f[n].set = to;
-      f[n++].utf8 = u;
+      f[n++] = (Front){.set = to, .utf8 = u};
     }
-  }
   return true;
 }
 
@@ -393,24 +380,14 @@ static void token_walk(GrammarMatcher *m, uint32_t from, uint32_t id, uint64_t *
   const GrammarVocab *v = m->v;
   const uint8_t *p = v->bytes + v->off[id];
   uint32_t n = v->off[id + 1] - v->off[id], at = from, left[MASK_BYTES_MAX], n_left = 0;
-  for (uint32_t i = 0; i < n; i++) {
+  for (uint32_t i = 0; i < n && at != DEAD; i++) {
     at = step(m, at, p[i]);
-    if (at == DEAD) break;
-    if (i + 1 < n && m->set[at].ends) left[n_left++] = i + 1;
-    if (i + 1 < n && !m->set[at].n) at = DEAD;
-    if (at == DEAD) break;
+    if (i + 1 == n) break;
+    if (m->set[at].ends) left[n_left++] = i + 1;
+    if (!m->set[at].n) at = DEAD;
   }
-  if (at != DEAD) {
-    mask[id / 64] |= 1ull << (id % 64);
-    return;
-  }
-  for (uint32_t k = 0; k < n_left; k++) {
-    if (r->n == r->cap) {
-      r->cap = r->cap ? r->cap * 2 : 256;
-      r->word = need(realloc(r->word, r->cap * sizeof *r->word));
-    }
-    r->word[r->n++] = (MaskWord){p + left[k], n - left[k], (int32_t)id};
-  }
+  if (at != DEAD) mask[id / 64] |= 1ull << (id % 64);
+  else for (uint32_t k = 0; k < n_left; k++) ADD(r->word, r->n, r->cap, (MaskWord){p + left[k], n - left[k], (int32_t)id});
 }
 
 /* The tokens from a place in free text, or one that is soon there again: all that have only bytes that lead home pass unseen, the others are walked.

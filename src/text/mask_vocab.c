@@ -71,14 +71,12 @@ static int trie_of(const uint8_t *p, uint32_t n) {
 /* Which bytes a token has. */
 static void note_bytes(GrammarVocab *v, size_t i, int kind) {
   uint64_t bit = 1ull << (i % 64);
-  const char *p = (const char *)v->bytes + v->off[i], *end = (const char *)v->bytes + v->off[i + 1];
-  if (!v->usable[i] || kind == MASK_LONG) return;
+  const uint8_t *p = v->bytes + v->off[i];
+  size_t n = v->off[i + 1] - v->off[i];
+  if (kind >= MASK_LONG) return;
   v->short_mask[i / 64] |= bit;
-  for (const char *q = p; q < end; q++) v->byte_mask[(uint8_t)*q * v->n_words + i / 64] |= bit;
-  for (int32_t cp; p < end;) {
-    p += text_utf8_next(p, end, &cp);
-    if (cp < 0) v->torn_mask[i / 64] |= bit;
-  }
+  for (size_t k = 0; k < n; k++) v->byte_mask[p[k] * v->n_words + i / 64] |= bit;
+  if (text_utf8_valid((const char *)p, n) < n) v->torn_mask[i / 64] |= bit;
 }
 
 Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_bytes, int n_tokens, GrammarVocab **out) {

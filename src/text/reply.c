@@ -83,10 +83,8 @@ static void markers_make(TextReply *r) {
     marker_add(&r->in_reason, r->syntax->noise[i], strlen(r->syntax->noise[i]), ACT_NOISE);
   }
   for (int i = 0; i < r->n_patterns; i++) { /* closing ones that nothing opened */
-    const ToolPattern *p = &r->pattern[i];
-    const ToolPart *last = &p->part[p->n_parts - 1];
-    while (last > p->part && (last->kind == TOOL_CERTAIN || last->kind == TOOL_SPACE)) last--;
-    if (last == p->part || last->kind != TOOL_LITERAL || *last->text != '<' || last->text[last->n - 1] != '>') continue;
+    const ToolPart *last = tool_pattern_closing(&r->pattern[i]);
+    if (!last || *last->text != '<' || last->text[last->n - 1] != '>') continue;
     marker_add(&r->in_content, last->text, (size_t)last->n, ACT_STRAY);
     marker_add(&r->in_reason, last->text, (size_t)last->n, ACT_STRAY);
   }

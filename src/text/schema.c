@@ -629,6 +629,19 @@ Err *schema_string_dfa(Schema *s, const Branch *b, const Dfa **out) {
   return NULL;
 }
 
+Err *schema_texts_dfa(Schema *s, const Branches *b, const Dfa **out) {
+  const Dfa *all = NULL, *own;
+  Dfa *both;
+  for (int i = 0; i < b->n; i++) {
+    if (!(b->b[i].types & T_STR)) continue;
+    TRY(schema_string_dfa(s, &b->b[i], &own));
+    if (all) TRY(grammar_dfa_or(&s->w, all, own, &both));
+    all = all ? both : own;
+  }
+  *out = all ? all : grammar_dfa_empty(&s->w);
+  return NULL;
+}
+
 /* Names with U+0000 would be cut by Jansson's iterator. */
 static Err *refuse_nul(const json_t *js) {
   const json_t *v;

@@ -7,14 +7,12 @@
 
 enum { KEY_MAX = 160 };
 
-static bool is_word_byte(uint8_t c) { return (c | 32) >= 'a' ? (c | 32) <= 'z' || c >= 0x80 : (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; }
-
 bool schema_key_fits(const Schema *s, DfaWord key) {
   const char *bad = s->values == GR_VALUES_BRACES ? "{}[],:<>\"" : "<>\"=";
   bool ok = key.n > 0 && key.n <= KEY_MAX && key.p[0] != ' ' && key.p[key.n - 1] != ' ';
   for (size_t i = 0; ok && i < key.n; i++) {
     uint8_t c = (uint8_t)key.p[i];
-    ok = s->values == GR_VALUES_PYTHON ? is_word_byte(c) : c >= 0x20 && c != 0x7F && !strchr(bad, c);
+    ok = s->values == GR_VALUES_PYTHON ? tool_is_word_byte(c) : c >= 0x20 && c != 0x7F && !strchr(bad, c);
   }
   return ok;
 }
@@ -38,22 +36,14 @@ static Err *texts_without(GrWork *w, const char *word, const Dfa **out) {
 static Err *raw_texts(Schema *s, const Branches *b, const Dfa **d, int64_t *min, int64_t *max) {
   int n = 0;
   const Branch *one = NULL;
-  const Dfa *own;
-  Dfa *both;
   *d = NULL;
   *min = 0;
   *max = -1;
   for (int i = 0; i < b->n; i++)
     if (b->b[i].types & T_STR) one = &b->b[i], n++;
-  if (!n) *d = grammar_dfa_empty(&s->w);
-  if (n == 1 && !one->str) *min = one->min_len, *max = one->max_len;
-  if (!n || (n == 1 && !one->str)) return NULL;
-  for (int i = 0; i < b->n; i++) {
-    if (!(b->b[i].types & T_STR)) continue;
-    TRY(schema_string_dfa(s, &b->b[i], &own));
-    if (*d) TRY(grammar_dfa_or(&s->w, *d, own, &both));
-    *d = *d ? both : own;
-  }
+  if (n != 1 || one->str) return schema_texts_dfa(s, b, d);
+  *min = one->min_len;
+  *max = one->max_len;
   return NULL;
 }
 
@@ -71,8 +61,7 @@ static Err *without_nulls(Schema *s, const Dfa **d) {
 static Err *raw_fill(Schema *s, uint32_t r, const Dfa *d, GrCounting counted, uint32_t *start) {
   Grammar *g = s->g;
   const char *end = s->args->end;
-  uint32_t over = grammar_state_new(g, r), special = grammar_state_new(g, r);
-  g->st[over].accept = true;
+  uint32_t over = grammar_end_new(g, r), special = grammar_state_new(g, r);
   uint32_t close = grammar_text_to(g, r, end + 1, strlen(end) - 1, GR_PLAIN, over), *map = ARENA_ARRAY(s->w.a, uint32_t, d->n);
   grammar_edge_add(g, special, (uint8_t)*end, (uint8_t)*end, GR_PLAIN, 0, close);
   GrEncode e = {.mode = GR_ENC_RAW, .rule = r, .counted = counted, .close = &close, .special = &special, .n_close = 1, .close_byte = (uint8_t)*end};
@@ -81,7 +70,16 @@ static Err *raw_fill(Schema *s, uint32_t r, const Dfa *d, GrCounting counted, ui
   return NULL;
 }
 
-/* Texts of these ways, and their end. allows_null: "null" too. */
+/* A rule that reads what either does. */
+static uint32_t one_of(Grammar *g, uint32_t a, uint32_t b) {
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "argument"), from = grammar_state_new(g, r), end = grammar_end_new(g, r);
+  g->rule[r].start = from;
+  grammar_call_add(g, from, a, GR_PLAIN, end);
+  grammar_call_add(g, from, b, GR_PLAIN, end);
+  return r;
+}
+
+/* Texts of these ways, and their end; reads_null: their reader takes "null" for null. */
 static Err *raw_rule(Schema *s, const Branches *b, bool reads_null, uint32_t *out) {
   const Dfa *d;
   Dfa *fit;
@@ -118,14 +116,9 @@ static Err *raw_rule(Schema *s, const Branches *b, bool reads_null, uint32_t *ou
   s->g->rule[r].start = start;
   if (counts) s->g->rule[r].min = min, s->g->rule[r].max = max;
   if (counts && reads_null && allows_null) { /* the word may be shorter than any text */
-    uint32_t both = grammar_rule_new(s->g, GR_AUTOMATON, "text"), from = grammar_state_new(s->g, both), end = grammar_state_new(s->g, both);
-    uint32_t word = grammar_rule_new(s->g, GR_AUTOMATON, "null"), close = grammar_state_new(s->g, word);
-    s->g->st[end].accept = s->g->st[close].accept = true;
-    s->g->rule[both].start = from;
-    s->g->rule[word].start = grammar_text_to(s->g, word, "null", 4, GR_PLAIN, grammar_text_to(s->g, word, s->args->end, strlen(s->args->end), GR_PLAIN, close));
-    grammar_call_add(s->g, from, r, GR_PLAIN, end);
-    grammar_call_add(s->g, from, word, GR_PLAIN, end);
-    r = both;
+    uint32_t word = grammar_rule_new(s->g, GR_AUTOMATON, "null");
+    s->g->rule[word].start = grammar_text_to(s->g, word, "null", 4, GR_PLAIN, grammar_text_to(s->g, word, s->args->end, strlen(s->args->end), GR_PLAIN, grammar_end_new(s->g, word)));
+    r = one_of(s->g, r, word);
   }
   if (shared) *shared = r;
   *out = r;
@@ -136,20 +129,10 @@ static Err *raw_rule(Schema *s, const Branches *b, bool reads_null, uint32_t *ou
 
 /* A rule that reads the text, then what the other rule reads, then another text. */
 static uint32_t framed(Grammar *g, const char *text, uint32_t rule, const char *behind) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "argument"), end = grammar_state_new(g, r), at = grammar_state_new(g, r);
-  g->st[end].accept = true;
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "argument"), end = grammar_end_new(g, r), at = grammar_state_new(g, r);
   uint32_t back = grammar_text_to(g, r, behind, strlen(behind), GR_PLAIN, end);
   grammar_call_add(g, at, rule, GR_PLAIN, back);
   g->rule[r].start = grammar_text_to(g, r, text, strlen(text), GR_PLAIN, at);
-  return r;
-}
-
-static uint32_t one_of(Grammar *g, uint32_t a, uint32_t b) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "argument"), from = grammar_state_new(g, r), end = grammar_state_new(g, r);
-  g->st[end].accept = true;
-  g->rule[r].start = from;
-  grammar_call_add(g, from, a, GR_PLAIN, end);
-  grammar_call_add(g, from, b, GR_PLAIN, end);
   return r;
 }
 
@@ -203,10 +186,9 @@ static Err *object_args(Schema *s, const Branch *b, uint32_t *out) {
   ObjectParts p;
   GrFork first = {0}, next = {0};
   TRY(schema_object(s, b, value_rule, true, &p));
-  uint32_t r = p.rule, start = grammar_state_new(g, r), end = grammar_state_new(g, r), after = grammar_state_new(g, r);
+  uint32_t r = p.rule, start = grammar_state_new(g, r), end = grammar_end_new(g, r), after = grammar_state_new(g, r);
   uint32_t *colon = ARENA_ARRAY(s->w.a, uint32_t, p.n + 1), *special = ARENA_ARRAY(s->w.a, uint32_t, p.n + 1), *map = ARENA_ARRAY(s->w.a, uint32_t, p.keys->n);
   g->rule[r].start = start;
-  g->st[end].accept = true;
   for (int i = 0; i < p.n; i++) {
     colon[i] = grammar_state_new(g, r);
     special[i] = grammar_state_new(g, r);
@@ -232,10 +214,9 @@ static Err *object_args(Schema *s, const Branch *b, uint32_t *out) {
 Err *schema_args(Schema *s, const CondSet *root, uint32_t *out) {
   Branches b;
   TRY(schema_set_branches(s, root, &b));
-  uint32_t r = grammar_rule_new(s->g, GR_AUTOMATON, "arguments"), start = grammar_state_new(s->g, r), end = grammar_state_new(s->g, r), one, *alt = NULL;
+  uint32_t r = grammar_rule_new(s->g, GR_AUTOMATON, "arguments"), start = grammar_state_new(s->g, r), end = grammar_end_new(s->g, r), one, *alt = NULL;
   int n = 0, cap = 0;
   s->g->rule[r].start = start;
-  s->g->st[end].accept = true;
   const char *avoid = s->values == GR_VALUES_BRACES ? GR_BRACES_QUOTE : *s->args->end ? s->args->closing : NULL;
   if (avoid) TRY(texts_without(&s->w, avoid, &s->texts));
   for (int i = 0; i < b.n; i++) {

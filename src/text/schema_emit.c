@@ -49,15 +49,9 @@ static uint32_t counted_byte(Grammar *g, uint8_t byte, int max) {
   return r;
 }
 
-static uint32_t end_state(Grammar *g, uint32_t rule) {
-  uint32_t q = grammar_state_new(g, rule);
-  g->st[q].accept = true;
-  return q;
-}
-
 /* One word, or one of two. */
 static uint32_t word_rule(Grammar *g, const char *word, const char *other) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, word), start = grammar_state_new(g, r), end = end_state(g, r);
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, word), start = grammar_state_new(g, r), end = grammar_end_new(g, r);
   const char *all[] = {word, other};
   uint32_t first[2] = {0};
   g->rule[r].start = start;
@@ -78,7 +72,7 @@ static void common_rules(Schema *s) {
   Grammar *g = s->g;
   uint32_t spaces = counted_byte(g, ' ', SPACES_MAX), tabs = counted_byte(g, '\t', TABS_MAX);
   s->ws = grammar_rule_new(g, GR_AUTOMATON, "white space");
-  uint32_t q = grammar_state_new(g, s->ws), end = end_state(g, s->ws);
+  uint32_t q = grammar_state_new(g, s->ws), end = grammar_end_new(g, s->ws);
   g->rule[s->ws].start = q;
   grammar_call_add(g, q, spaces, GR_PLAIN, end);
   grammar_call_add(g, q, tabs, GR_PLAIN, end);
@@ -131,7 +125,7 @@ static Err *texts_fill(Schema *s, uint32_t r, const Dfa *d, bool exact, GrCounti
   Grammar *g = s->g;
   Quote quote[2];
   GrFork f = {0};
-  uint32_t start = grammar_state_new(g, r), end = end_state(g, r);
+  uint32_t start = grammar_state_new(g, r), end = grammar_end_new(g, r);
   Dfa *both;
   if (!d) d = s->texts ? s->texts : grammar_dfa_any(&s->w);
   else if (s->texts && counted != GR_ROUND) {
@@ -325,7 +319,7 @@ static Err *array_rule(Schema *s, const Branch *b, uint32_t *out) {
     c = &b->contains[k];
   }
   if (b->unique && (b->max_items < 0 || b->max_items > 1)) TRY(schema_refuse(s, b->unique_path, "uniqueItems", "this keyword is not supported"));
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, path), start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r);
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, path), start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = grammar_end_new(g, r);
   g->rule[r].start = start;
   *out = r;
   grammar_edge_add(g, start, '[', '[', GR_PLAIN, 0, open);
@@ -431,14 +425,9 @@ static Err *keys_dfa(Keys *k, const Branch *b, Dfa **out) {
   for (int i = 0; i < b->n_names; i++) schema_set_add(s, &set, b->names[i]);
   if (set.n) {
     Branches ways;
-    Dfa *all = grammar_dfa_empty(&s->w);
+    const Dfa *all;
     TRY(schema_set_branches(s, &set, &ways));
-    for (int i = 0; i < ways.n; i++) {
-      const Dfa *one;
-      if (!(ways.b[i].types & T_STR)) continue;
-      TRY(schema_string_dfa(s, &ways.b[i], &one));
-      TRY(grammar_dfa_or(&s->w, all, one, &all));
-    }
+    TRY(schema_texts_dfa(s, &ways, &all));
     TRY(grammar_dfa_and(&s->w, d, all, &d));
   }
   *out = d;
@@ -547,7 +536,7 @@ static Err *any_value(Schema *s, const DfaWord *name, const CondSet *set, uint32
   return rule_of(s, set, rule);
 }
 
-/* The states of the keys, once for each way to quote them; from: the state in front of them, to be entered with first. */
+/* The states of the keys, once for each way to quote them; map: where to enter them, behind the byte in first. */
 static Err *keys_encode(Schema *s, ObjectParts *p, const uint32_t *colon, uint32_t map[2], char first[2], int *n_ways) {
   static const struct { int mode; char quote; } ways[] = {{GR_ENC_JSON, '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
   int from = s->values == GR_VALUES_JSON ? 0 : s->values == GR_VALUES_PYTHON ? 1 : 3, n = s->values == GR_VALUES_PYTHON ? 2 : 1;
@@ -582,7 +571,7 @@ static Err *object_rule(Schema *s, const Branch *b, uint32_t *out) {
   char quote[2] = {0};
   int n_ways;
   TRY(schema_object(s, b, any_value, s->values == GR_VALUES_BRACES, &p));
-  uint32_t r = p.rule, start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = end_state(g, r), map[2] = {0};
+  uint32_t r = p.rule, start = grammar_state_new(g, r), open = grammar_state_new(g, r), end = grammar_end_new(g, r), map[2] = {0};
   uint32_t after = grammar_state_new(g, r), comma = grammar_state_new(g, r), *colon = ARENA_ARRAY(s->w.a, uint32_t, p.n + 1);
   for (int i = 0; i < p.n; i++) colon[i] = grammar_state_new(g, r);
   TRY(keys_encode(s, &p, colon, map, quote, &n_ways));
@@ -617,29 +606,23 @@ static Err *emit_set(Schema *s, const CondSet *set, unsigned types, uint32_t rul
     for (int i = 0; i < b.n; i++) own[i] = b.b[i], own[i].types &= types;
     b.b = own;
   }
-  uint32_t start = grammar_state_new(g, rule), end = end_state(g, rule), *alt = NULL, one;
+  uint32_t start = grammar_state_new(g, rule), end = grammar_end_new(g, rule), *alt = NULL, one;
   int n = 0, cap = 0;
   unsigned words = 0;
   const Dfa *num = NULL, *str = NULL;
   bool any_num = false, any_str = false, some_num = false;
+  int n_str = 0;
   g->rule[rule].start = start;
   for (int i = 0; i < b.n; i++) { /* texts of several ways are one automaton; so are numbers */
     const Branch *x = &b.b[i];
     words |= x->types;
-    if (x->types & T_STR) any_str |= !x->str && !x->min_len && x->max_len < 0;
+    if (x->types & T_STR) { n_str++; any_str |= !x->str && !x->min_len && x->max_len < 0; }
     if (x->types & T_NUM) { some_num = true; any_num |= !x->num; }
   }
-  int n_str = 0;
-  for (int i = 0; i < b.n; i++) n_str += (b.b[i].types & T_STR) != 0;
+  if (n_str > 1 && !any_str) TRY(schema_texts_dfa(s, &b, &str));
   for (int i = 0; i < b.n; i++) {
     const Branch *x = &b.b[i];
     Dfa *d;
-    const Dfa *own;
-    if ((x->types & T_STR) && n_str > 1 && !any_str) {
-      TRY(schema_string_dfa(s, x, &own));
-      if (str) { TRY(grammar_dfa_or(&s->w, str, own, &d)); str = d; }
-      else str = own;
-    }
     if ((x->types & T_STR) && n_str == 1 && !any_str) {
       TRY(string_rule(s, x, &one));
       PUSH(s->w.a, alt, n, cap, one);

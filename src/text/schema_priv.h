@@ -65,6 +65,7 @@ Err *schema_branches(Schema *s, Cond *c, const Branches **out);
 Err *schema_set_branches(Schema *s, const CondSet *set, Branches *out);       /* all hold; those that nothing satisfies left out */
 void schema_set_add(Schema *s, CondSet *set, Cond *c);                       /* NULL and what always holds add nothing */
 Err *schema_string_dfa(Schema *s, const Branch *b, const Dfa **out);          /* with the lengths */
+Err *schema_texts_dfa(Schema *s, const Branches *b, const Dfa **out);         /* the texts that some way allows */
 Err *schema_refuse(Schema *s, const char *path, const char *key, const char *why); /* ERR_UNSUPPORTED, or a warning with GRAMMAR_RELAX */
 Err *schema_cross(Schema *s, const Branch *a, const Branch *b, Branch *out);
 Branch schema_top(void);

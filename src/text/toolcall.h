@@ -50,6 +50,7 @@ unsigned tool_param_types(const json_t *tool, const char *key, size_t n_key);
 void tool_param_add(const json_t *tool, const char *key, size_t n_key, const char *text, size_t n, Str *out);
 
 /* toolcall_list.c: calls as objects (%o) and as Python (%p). A step that says so has a whole call in name, id and args. */
+bool tool_is_word_byte(uint8_t c);                           /* of names of tools and parameters where no quotes are around them */
 typedef struct ToolCall { Str name, id, args; bool has_args; } ToolCall;
 typedef struct ToolList {
   bool is_python, is_list, is_bare, has_call;
@@ -73,6 +74,7 @@ enum { TOOL_MAX_PARTS = 32 };
 typedef struct ToolPattern ToolPattern;
 struct ToolPattern { bool is_bare; int n_parts; ToolPart part[TOOL_MAX_PARTS]; };
 void tool_pattern_compile(const char *text, ToolPattern *out); /* CHECKs: a row of the table is ours */
+const ToolPart *tool_pattern_closing(const ToolPattern *p);  /* the literal at its end, or NULL */
 
 typedef enum ToolState { TOOL_GOING, TOOL_FAILED, TOOL_FINISHED } ToolState;
 typedef struct ToolRun {

@@ -13,13 +13,15 @@
 #define KEY_B "qzwordkb"
 #define VALUE_A "qzwordva"
 #define VALUE_B "qzwordvb"
+#define JSON_ARGS "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}"
 #define ID_1 "call00001"
 #define ID_2 "call00002"
 enum { MAX_BEHIND = 128, MAX_OPENING = 128 };
 static const struct tm probe_time = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
 
-/* Calls as they are shown: one, one without arguments, two; answer: where the text behind the prompt begins, in all of them. Empty: not shown. */
-typedef struct Shown { Str one, bare, two; size_t answer; } Shown;
+/* What stands in front of an answer; calls as they are shown: one, one without arguments, two; answer: where the text behind the prompt begins, in
+   all of them. Empty: not shown. */
+typedef struct Shown { Str prompt, one, bare, two; size_t answer; } Shown;
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -63,13 +65,11 @@ static Err *render_probe(const TextChat *c, json_t *messages, bool prompts, Str 
 
 /* Calls through the template. What it refuses stays empty. */
 static void show_rendered(const TextChat *c, bool names_id, Shown *out) {
-  Str prompt = {0};
-  err_free(render_probe(c, json_pack("[{s:s, s:s}]", "role", "user", "content", "a"), true, &prompt));
+  err_free(render_probe(c, json_pack("[{s:s, s:s}]", "role", "user", "content", "a"), true, &out->prompt));
   err_free(render_probe(c, probe_conversation(c, 1, true, names_id), false, &out->one));
   err_free(render_probe(c, probe_conversation(c, 1, false, names_id), false, &out->bare));
   err_free(render_probe(c, probe_conversation(c, 2, true, names_id), false, &out->two));
-  while (out->answer < prompt.n && out->answer < out->one.n && prompt.p[out->answer] == out->one.p[out->answer]) out->answer++;
-  str_free(&prompt);
+  while (out->answer < out->prompt.n && out->answer < out->one.n && out->prompt.p[out->answer] == out->one.p[out->answer]) out->answer++;
 }
 
 /* Calls as the pattern has them: what the prompt says of calls where the template says nothing. */
@@ -86,6 +86,7 @@ static void show_written(const ToolPattern *p, const TextChat *c, bool names_id,
 }
 
 static void shown_free(Shown *s) {
+  str_free(&s->prompt);
   str_free(&s->one);
   str_free(&s->bare);
   str_free(&s->two);
@@ -155,10 +156,8 @@ static const char *ending(const TextSyntax *syntax, const char *p, int depth) {
   for (int i = 0; i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
     ToolPattern pattern;
     tool_pattern_compile(syntax->pattern[i], &pattern);
-    int at = pattern.n_parts - 1;
-    while (at > 0 && (pattern.part[at].kind == TOOL_CERTAIN || pattern.part[at].kind == TOOL_SPACE)) at--;
-    const ToolPart *last = &pattern.part[at];
-    if (last->kind != TOOL_LITERAL || at == 0 || last->n < 2) continue;
+    const ToolPart *last = tool_pattern_closing(&pattern);
+    if (!last || last->n < 2) continue;
     const char *hit = memmem(p, MIN(strlen(p), (size_t)MAX_BEHIND), last->text, (size_t)last->n);
     if (hit && (!marker || hit + last->n < marker)) marker = hit + last->n;
   }
@@ -332,7 +331,7 @@ static bool form_read(Arena *a, const TextSyntax *syntax, const ToolPattern *pat
   if (done) depth += depth_of(at[0] + strlen(NAME), (size_t)(args - at[0]) - strlen(NAME)), f.between = arena_dup_n(a, at[0] + strlen(NAME), (size_t)(args - at[0]) - strlen(NAME));
   else f.between = "";
   stop = ending(syntax, done ? args_end : at[4] + strlen(VALUE_B), depth);
-  for (int i = 0; !done && i < REPLY_MAX_PATTERNS && syntax->pattern[i]; i++) {
+  for (int i = 0; !done && i < (pattern ? 1 : REPLY_MAX_PATTERNS) && syntax->pattern[i]; i++) {
     ToolPattern own;
     tool_pattern_compile(syntax->pattern[i], &own);
     const ToolPattern *p = pattern ? pattern : &own;
@@ -373,13 +372,12 @@ static void sample_args(Str *out, const ToolForm *f) {
   static const char *const quotes[] = {[GR_VALUES_JSON] = "", [GR_VALUES_PYTHON] = "\"", [GR_VALUES_BRACES] = GR_BRACES_QUOTE};
   const char *q = quotes[f->args.values];
   sample_marked(out, f->between);
-  if (f->is_json) str_add(out, "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}");
+  if (f->is_json) str_add(out, JSON_ARGS);
   else str_addf(out, "%s" KEY_A "%s%s" VALUE_A "%s%s%s" KEY_B "%s%s" VALUE_B "%s%s%s", f->args.open, f->args.is, q, q, f->args.end, f->args.sep, f->args.is, q, q, f->args.end, f->args.close);
 }
 
 /* Whether n calls of the form are read as what they are. */
 static bool reads(const TextChat *c, const ToolForm *f, int n) {
-  static const char want[] = "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}";
   Str text = {0};
   TextCollect collect = {0};
   json_t *tools = text_chat_probe_tools();
@@ -398,7 +396,7 @@ static bool reads(const TextChat *c, const ToolForm *f, int n) {
   bool ok = json_array_size(calls) == (size_t)n && json_is_null(json_object_get(message, "content"));
   for (int i = 0; ok && i < n; i++) {
     const json_t *function = json_object_get(json_array_get(calls, (size_t)i), "function");
-    ok = !strcmp(json_string_value(json_object_get(function, "name")), NAME) && !strcmp(json_string_value(json_object_get(function, "arguments")), want);
+    ok = !strcmp(json_string_value(json_object_get(function, "name")), NAME) && !strcmp(json_string_value(json_object_get(function, "arguments")), JSON_ARGS);
   }
   json_decref(message);
   text_collect_free(&collect);
@@ -479,17 +477,14 @@ static bool has_sign(const TextSyntax *s, const char *sign) {
 }
 
 /* Replies that are messages: reasoning is one of its own, and another header follows, the one the prompt ends with. */
-static void think_find(Arena *a, const TextChat *c, ToolForms *out) {
-  Str prompt = {0};
-  err_free(render_probe(c, json_pack("[{s:s, s:s}]", "role", "user", "content", "a"), true, &prompt));
+static void think_find(Arena *a, const TextChat *c, const Str *prompt, ToolForms *out) {
   for (int i = 0; c->reason && i < REPLY_MAX_NOISE && c->reason->noise[i]; i++) {
     size_t n = strlen(c->reason->noise[i]);
-    if (prompt.n < n || memcmp(prompt.p + prompt.n - n, c->reason->noise[i], n)) continue;
+    if (prompt->n < n || memcmp(prompt->p + prompt->n - n, c->reason->noise[i], n)) continue;
     out->think = c->reason->open;
     out->resume = arena_dup(a, c->reason->noise[i]);
   }
   out->reason = c->reason;
-  str_free(&prompt);
 }
 
 Err *tool_forms_find(Arena *a, const TextChat *c, ToolForms *out) {
@@ -499,11 +494,11 @@ Err *tool_forms_find(Arena *a, const TextChat *c, ToolForms *out) {
   show_rendered(c, names_id, &s);
   if (form_read(a, c->syntax, NULL, &s, &all.f[0]) && form_proved(a, c, c->shows_calls, &all.f[0])) all.n = 1;
   bool is_shown = all.n && c->shows_calls;
+  think_find(a, c, &s.prompt, &all);
   shown_free(&s);
   forms_of_row(a, c, names_id, &all);
   if (!all.n) return err_new(ERR_UNSUPPORTED, "tool calls of this template cannot be held to their schemas: no form of its calls (%s) is known that is read back", text_syntax_name(c->syntax));
   all.f[0].may_lead = true;
-  think_find(a, c, &all);
   all.is_single = is_shown && !all.f[0].link;
   for (int i = 0; all.is_single && i < all.n; i++) all.f[i].link = NULL;
   *out = all;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include "text/grammar_priv.h"
 #include "text/replyparts.h"
+#include "text/toolcall.h"
 #include "text/toolcall_form.h"
 
 enum { NAME_MAX_BYTES = 128, COUNTER_DIGITS = 3, ID_BYTES = 9, NODES_MAX = 512 };
@@ -52,9 +53,8 @@ static uint32_t marked_to(Grammar *g, uint32_t rule, const char *text, size_t n,
 }
 
 static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker"), end = grammar_state_new(g, r);
-  g->st[end].accept = true;
-  g->rule[r].start = marked_to(g, r, text, n, end);
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker");
+  g->rule[r].start = marked_to(g, r, text, n, grammar_end_new(g, r));
   return r;
 }
 
@@ -63,9 +63,7 @@ static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
 static bool name_fits(const char *name, bool python) {
   size_t n = strlen(name);
   for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)name[i];
-    bool plain = c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z');
-    if (!plain && !strchr(python ? "_-." : "_-.:/", c)) return false;
+    if (!tool_is_word_byte((uint8_t)name[i]) && (python || !strchr(":/", name[i]))) return false;
   }
   return n > 0 && n <= NAME_MAX_BYTES;
 }
@@ -85,8 +83,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, uint32_t *any_text, con
   if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
   else e = grammar_args_rule(c->g, c->w, schema, c->o->flags, &args, &rule);
   if (!e) {
-    uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_state_new(c->g, r), at = grammar_state_new(c->g, r);
-    c->g->st[end].accept = true;
+    uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_end_new(c->g, r), at = grammar_state_new(c->g, r);
     grammar_call_add(c->g, at, rule, GR_PLAIN, end);
     at = marked_to(c->g, r, f->between, strlen(f->between), at);
     c->g->rule[r].start = f->is_quoted ? grammar_text_to(c->g, r, quoted + 1, strlen(quoted) - 2, GR_PLAIN, at) : grammar_text_to(c->g, r, name, strlen(name), GR_PLAIN, at);
@@ -122,13 +119,11 @@ static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool
   Grammar *g = c->g;
   const uint32_t *tool;
   TRY(tools_get(c, f, &tool));
-  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_state_new(g, r), last = end;
+  uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_end_new(g, r), last = end;
   g->rule[r].start = marked_to(g, r, f->before + skip, strlen(f->before) - skip, name);
   for (int i = 0; i < c->n_tools; i++) grammar_call_add(g, name, tool[i], GR_PLAIN, args_end);
-  g->st[end].accept = true;
   if (trails && *f->trail) {
-    last = grammar_state_new(g, r);
-    g->st[last].accept = true;
+    last = grammar_end_new(g, r);
     grammar_call_add(g, last, text_rule(g, f->trail, strlen(f->trail)), GR_PLAIN, end);
   }
   uint32_t behind = *f->behind ? text_rule(g, f->behind, strlen(f->behind)) : 0, link = links && f->link ? text_rule(g, f->link, strlen(f->link)) : 0;
@@ -144,10 +139,9 @@ static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool
 static Err *required_build(Calls *c) {
   Grammar *g = c->g;
   const ToolForms *f = c->forms;
-  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), led = grammar_state_new(g, root), end = grammar_state_new(g, root), think = grammar_state_new(g, root);
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "calls"), start = grammar_state_new(g, root), led = grammar_state_new(g, root), end = grammar_end_new(g, root), think = grammar_state_new(g, root);
   uint32_t rule[TOOL_FORMS_MAX], n = 0;
   g->rule[root].start = start;
-  g->st[end].accept = true;
   for (int i = 0; i < f->n; i++)
     if (f->f[i].may_lead) TRY(form_rule(c, &f->f[i], 0, c->many, true, &rule[n++]));
   uint32_t lead = *f->f[0].lead ? text_rule(g, f->f[0].lead, strlen(f->f[0].lead)) : 0;
@@ -192,28 +186,24 @@ static int step_word(const Words *w, int at, int byte) {
   return w->next[at][byte];
 }
 
-static void words_link(Words *w) { /* nodes of a trie that grew word by word are no levels: as often as the deepest needs */
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (int at = 0; at < w->n; at++)
-      for (int b = 0; b < 256; b++) {
-        int to = w->next[at][b], fail = at ? step_word(w, w->fail[at], b) : 0;
-        if (to && w->fail[to] != fail) w->fail[to] = fail, changed = true;
-      }
-  }
-  for (bool changed = true; changed;) { /* a word may end inside another */
-    changed = false;
-    for (int at = 1; at < w->n; at++)
-      if (w->found[at] == FOUND_NOTHING && w->found[w->fail[at]] != FOUND_NOTHING) w->found[at] = w->found[w->fail[at]], changed = true;
-  }
+/* Level by level: a node fails to one that is nearer to the root. A word may end inside another. */
+static void words_link(Words *w) {
+  int level[NODES_MAX] = {0}, n = 1;
+  for (int i = 0; i < n; i++)
+    for (int at = level[i], b = 0; b < 256; b++) {
+      int to = w->next[at][b];
+      if (!to) continue;
+      w->fail[to] = at ? step_word(w, w->fail[at], b) : 0;
+      if (w->found[to] == FOUND_NOTHING) w->found[to] = w->found[w->fail[to]];
+      level[n++] = to;
+    }
 }
 
 typedef struct Free {
   Words words;
   uint32_t st[AT_N][NODES_MAX];
   uint32_t call[AT_N][TOOL_FORMS_MAX]; /* behind the opening of a form */
-  uint32_t bare;                       /* in front of a call that has none */
-  bool has_bare;
+  bool has_bare;                       /* some calls have no opening */
   const TextReason *reason;
 } Free;
 
@@ -247,8 +237,7 @@ static void free_states(Grammar *g, Free *f) {
 static Err *free_fill(Calls *c, Free *f) {
   Grammar *g = c->g;
   const ToolForms *forms = c->forms;
-  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "answer"), rule[TOOL_FORMS_MAX], done = grammar_state_new(g, root);
-  g->st[done].accept = true;
+  uint32_t root = grammar_rule_new(g, GR_AUTOMATON, "answer"), rule[TOOL_FORMS_MAX], done = grammar_end_new(g, root);
   f->reason = forms->reason;
   f->words.n = 1;
   f->words.found[0] = FOUND_NOTHING;

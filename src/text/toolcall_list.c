@@ -129,12 +129,11 @@ static ToolStep begin_python(ToolList *l) {
   return TOOL_MORE;
 }
 
-static bool is_name_byte(uint8_t c) { return (c | 32) >= 'a' ? (c | 32) <= 'z' : (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_'; }
-static bool is_word_byte(uint8_t c) { return c == '_' || c >= 0x80 || is_name_byte(c); }
+bool tool_is_word_byte(uint8_t c) { return c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' || c == '.' || c == '_'; }
 
 static ToolStep python_name(ToolList *l, const ToolSet *set, uint8_t c) {
   if (is_space(c) && !l->object.n) return TOOL_MORE;
-  if (is_word_byte(c)) {
+  if (tool_is_word_byte(c)) {
     str_add_c(&l->object, (char)c);
     return l->object.n > MAX_NAME ? TOOL_BAD : TOOL_MORE;
   }
@@ -155,7 +154,7 @@ static ToolStep python_end(ToolList *l) {
 static ToolStep python_key(ToolList *l, uint8_t c) {
   if (is_space(c)) return TOOL_MORE;
   if (c == ')' && l->state == PY_KEY_OR_END && !l->object.n) return python_end(l);
-  if (is_word_byte(c)) {
+  if (tool_is_word_byte(c)) {
     str_add_c(&l->object, (char)c);
     return l->object.n > MAX_NAME ? TOOL_BAD : TOOL_MORE;
   }

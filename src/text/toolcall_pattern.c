@@ -46,6 +46,12 @@ void tool_pattern_compile(const char *text, ToolPattern *out) {
   CHECK(out->is_bare || out->part[0].kind == TOOL_LITERAL, "pattern %s has no opening", text);
 }
 
+const ToolPart *tool_pattern_closing(const ToolPattern *p) {
+  const ToolPart *last = &p->part[p->n_parts - 1];
+  while (last > p->part && (last->kind == TOOL_CERTAIN || last->kind == TOOL_SPACE)) last--;
+  return last > p->part && last->kind == TOOL_LITERAL ? last : NULL;
+}
+
 void tool_run_init(ToolRun *r, const ToolPattern *p, const ToolSet *set) {
   *r = (ToolRun){.pattern = p, .set = set, .at = p->is_bare ? -1 : 0, .value_part = -1};
 }

@@ -142,23 +142,19 @@ static void map_fill(TextVocab *v, IdMap *m, bool piece) {
   }
 }
 
-static int map_find(const TextVocab *v, const IdMap *m, bool piece, uint32_t hash, const char *p, size_t n) {
+/* piece: of the model's tokens only. */
+static inline int map_find(const TextVocab *v, const IdMap *m, bool piece, uint32_t hash, const char *p, size_t n) {
   if (!m->slot || !n) return -1;
   uint64_t head = head_of(p, n);
   for (uint32_t i = hash & m->mask; m->slot[i].n; i = (i + 1) & m->mask)
-    if (is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
+    if (!(piece && (m->slot[i].n & NOT_MODEL)) && is_spelled(v, &m->slot[i], piece, head, p, n)) return m->slot[i].id;
   return -1;
 }
 
 int text_vocab_find(const TextVocab *v, const char *text, size_t n) { return map_find(v, &v->by_text, false, (uint32_t)text_hash(text, n), text, n); }
 
 int text_piece_find(const TextVocab *v, const char *p, size_t n) {
-  const IdMap *m = v->leveled ? &v->by_piece : &v->by_text;
-  if (!m->slot || !n) return -1;
-  uint64_t head = head_of(p, n);
-  for (uint32_t i = (uint32_t)text_hash(p, n) & m->mask; m->slot[i].n; i = (i + 1) & m->mask)
-    if (!(m->slot[i].n & NOT_MODEL) && is_spelled(v, &m->slot[i], true, head, p, n)) return m->slot[i].id;
-  return -1;
+  return map_find(v, v->leveled ? &v->by_piece : &v->by_text, true, (uint32_t)text_hash(p, n), p, n);
 }
 
 void text_vocab_index_text(TextVocab *v) { map_fill(v, &v->by_text, false); }
@@ -349,7 +345,7 @@ static Err *index_added(TextVocab *v) {
   return e;
 }
 
-/* Where pieces hold marks inside: Cuts. pass 0 counts. */
+/* Where a piece holds marks inside: Cuts. Returns how many; put: they are noted. */
 static uint32_t note_cuts(Cuts *c, const char *p, uint32_t n, bool put) {
   uint32_t found = 0, k = c->n_mark;
   for (uint32_t i = 1; i + k <= n; i++) {
@@ -417,12 +413,11 @@ Err *text_vocab_finish(TextVocab *v) {
 }
 
 /* From a model file's metadata. */
-static void add_around(TextVocab *v, int first, int last, int last2) {
+static void add_around(TextVocab *v, int first, int last) {
   v->prefix = ARENA_ARRAY(v->arena, int32_t, 1);
-  v->suffix = ARENA_ARRAY(v->arena, int32_t, 2);
+  v->suffix = ARENA_ARRAY(v->arena, int32_t, 1);
   if (first >= 0) v->prefix[v->n_prefix++] = first;
   if (last >= 0) v->suffix[v->n_suffix++] = last;
-  if (last2 >= 0) v->suffix[v->n_suffix++] = last2;
 }
 
 /* One token as the file has it; *room is where its text is kept, and its bytes behind it. */
@@ -555,7 +550,7 @@ static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
     TRY(source_tokens(v, src, false));
     source_bert(v);
     if (src->add_bos < 0) add_bos = true;
-    add_around(v, add_bos ? v->bos : -1, src->sep, -1);
+    add_around(v, add_bos ? v->bos : -1, src->sep);
     return NULL;
   } else if (!strcmp(src->kind, "t5")) {
     if (!src->score) return err_new(ERR_FORMAT, "tokenizer: no scores (tokenizer.ggml.scores), which kind 't5' needs");
@@ -566,7 +561,7 @@ static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
   } else {
     return err_new(ERR_UNSUPPORTED, "tokenizer: kind '%s', expected gpt2, llama, gemma4, bert or t5", src->kind);
   }
-  add_around(v, add_bos ? v->bos : -1, add_eos ? v->eos : -1, -1);
+  add_around(v, add_bos ? v->bos : -1, add_eos ? v->eos : -1);
   return NULL;
 }
 

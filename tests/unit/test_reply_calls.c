@@ -31,7 +31,7 @@ static const char *const known_tools =
   "{\"type\":\"function\",\"function\":{\"name\":\"stop\",\"description\":\"Stops\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}}]";
 static const char *const walked_tools =
   "[{\"type\":\"function\",\"function\":{\"name\":\"find\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\",\"maxLength\":12},"
-  "\"kind\":{\"enum\":[\"red\",\"blue <b>\",\"None\"]},\"n\":{\"type\":\"integer\",\"minimum\":-5,\"maximum\":120},\"x\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1},\"on\":{\"type\":\"boolean\"}},"
+  "\"kind\":{\"enum\":[\"red\",\"blue <b>\",\"None\"]},\"n\":{\"type\":\"integer\",\"minimum\":-5,\"maximum\":120},\"x\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1},\"is_on\":{\"type\":\"boolean\"}},"
   "\"required\":[\"text\",\"n\"],\"additionalProperties\":false}}},"
   "{\"type\":\"function\",\"function\":{\"name\":\"book\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"$defs\":{\"tag\":{\"type\":\"string\",\"pattern\":\"^[a-z]{1,4}$\"}},\"properties\":{"
   "\"tags\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/tag\"},\"maxItems\":3},\"place\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\",\"maxLength\":6},\"at\":{\"type\":[\"number\",\"null\"]}},"
