@@ -24,6 +24,7 @@ typedef struct Seq Seq;    /* one timeline of tokens with its state */
 
 /* path: a GGUF file or a Hugging Face directory. Fails: ERR_FORMAT (tensor, got, expected), ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_MEMORY (bytes wanted). */
 Err *model_open(const char *path, const ModelOptions *opt, Model **out);
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* a FileFormatFind: storage formats of the texts */
 Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* positions that its files say it was made for, 0: they do not; reads no weights */
 void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
 int64_t model_n_vocab(const Model *m);
