@@ -176,9 +176,10 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   ModelOptions options = MODEL_OPTIONS(o);
   const char *path;
   b.context = o->context ? o->context : o->prompt;
-  options.context = MAX(MAX(o->prompt, b.context + o->generate), (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
+  int64_t wanted = MAX(o->prompt, b.context + o->generate);
+  options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(cmd_model_locate(a, name, &path));
-  TRY(check_context(o, &options, path, MAX(o->prompt, b.context + o->generate)));
+  TRY(check_context(o, &options, path, wanted));
   int64_t t = os_now_ns();
   TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;
