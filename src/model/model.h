@@ -24,7 +24,6 @@ typedef struct Seq Seq;    /* one timeline of tokens with its state */
 
 /* path: a GGUF file or a Hugging Face directory. Fails: ERR_FORMAT (tensor, got, expected), ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_MEMORY (bytes wanted). */
 Err *model_open(const char *path, const ModelOptions *opt, Model **out);
-bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* a FileFormatFind: storage formats of the texts */
 Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* positions that its files say it was made for, 0: they do not; reads no weights */
 void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
 int64_t model_n_vocab(const Model *m);
@@ -39,6 +38,9 @@ int model_n_threads(const Model *m);
 const ModelTimes *model_times(const Model *m);
 void model_plan_text(const Model *m, Str *out);   /* what runs where: precision, road and bytes of every tensor, memory */
 int64_t model_bytes_per_token(const Model *m);    /* weight bytes one decoded token reads */
+
+/* A FileFormatFind, of the texts' storage formats: by a safetensors dtype in small letters, else by GGUF's number. */
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out);
 
 /* tensor.c: one tensor of a model's files as floats, row by row, whether blocks or several tensors hold it. *rows, *cols: 0 or what is expected; then
    what they are. Fails: ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SHAPE. */
