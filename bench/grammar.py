@@ -25,31 +25,24 @@ CASES = {
 }
 
 
-# Calls in the syntax of a chat template, held to the "tool call" case's arguments; no peer has them.
-CALLS = {"JSON in tags": "Qwen-Qwen3-0.6B", "XML": "Qwen3-Coder", "keys and values": "GLM-4.6", "Python": "LFM2-8B-A1B", "braces": "google-gemma-4-31B-it", "JSON behind headers": "openai-gpt-oss-120b",
-         "JSON and markers": "deepseek-ai-DeepSeek-V3.1"}
-CALL_TEXTS = {"JSON in tags": '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Seoul, South Korea", "unit": "celsius", "days": 5}}\n</tool_call>',
-              "XML": "<tool_call>\n<function=get_weather>\n<parameter=city>\nSeoul, South Korea\n</parameter>\n<parameter=unit>\ncelsius\n</parameter>\n<parameter=days>\n5\n</parameter>\n</function>\n</tool_call>",
-              "keys and values": "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Seoul, South Korea</arg_value>\n<arg_key>days</arg_key>\n<arg_value>5</arg_value>\n</tool_call>",
-              "Python": '<|tool_call_start|>[get_weather(city="Seoul, South Korea", unit=\'celsius\', days=5)]<|tool_call_end|>',
-              "braces": '<|tool_call>call:get_weather{city:<|"|>Seoul, South Korea<|"|>,days:5}<tool_call|>',
-              "JSON behind headers": '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Seoul, South Korea", "days": 5}<|call|>',
-              "JSON and markers": '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Seoul, South Korea", "days": 5}<｜tool▁call▁end｜>'}
+# Calls in the syntax of a chat template, held to the "tool call" case's arguments: its file, and one. No peer has them.
+CALLS = {
+    "JSON in tags": ("Qwen-Qwen3-0.6B",
+        '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Seoul, South Korea", "unit": "celsius", "days": 5}}\n</tool_call>'),
+    "XML": ("Qwen3-Coder",
+        "<tool_call>\n<function=get_weather>\n<parameter=city>\nSeoul, South Korea\n</parameter>\n<parameter=unit>\ncelsius\n</parameter>\n<parameter=days>\n5\n</parameter>\n</function>\n</tool_call>"),
+    "keys and values": ("GLM-4.6",
+        "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Seoul, South Korea</arg_value>\n<arg_key>days</arg_key>\n<arg_value>5</arg_value>\n</tool_call>"),
+    "Python": ("LFM2-8B-A1B",
+        '<|tool_call_start|>[get_weather(city="Seoul, South Korea", unit=\'celsius\', days=5)]<|tool_call_end|>'),
+    "braces": ("google-gemma-4-31B-it",
+        '<|tool_call>call:get_weather{city:<|"|>Seoul, South Korea<|"|>,days:5}<tool_call|>'),
+    "JSON behind headers": ("openai-gpt-oss-120b",
+        '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Seoul, South Korea", "days": 5}<|call|>'),
+    "JSON and markers": ("deepseek-ai-DeepSeek-V3.1",
+        '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Seoul, South Korea", "days": 5}<｜tool▁call▁end｜>'),
+}
 PROSE = "Let me look that up for you. The weather in Seoul changes quickly at this time of the year, so I will ask the service for the next days and then say what to wear.\n"
-
-
-def run_calls(args, name, answer):
-    arguments = CASES["tool call"][0]["properties"]["arguments"]
-    tools = [{"type": "function", "function": {"name": n, "parameters": arguments}} for n in ("get_weather", "search", "send_mail")]
-    text = (PROSE if answer else "") + CALL_TEXTS[name]
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-        json.dump(tools, f)
-        f.flush()
-        out = subprocess.run([args.lumen, "grammar", "--template", f"tests/text/templates/templates/{CALLS[name]}.jinja", "--tools", f.name, "--mask-bench", "--tokenizer", args.tokenizer] +
-                             (["--answer"] if answer else []), input=json.dumps(text) + "\n", capture_output=True, text=True, check=True).stdout
-    row = dict(line.split() for line in out.splitlines())
-    assert int(row["masks"]) > 10, f"{name}: not accepted: {text}"
-    return float(row["compile_ms"]), tuple(float(row[f"mask_{k}_us"]) for k in ("mean", "median", "p99", "max"))
 
 
 def figures(us):
@@ -57,14 +50,26 @@ def figures(us):
     return statistics.mean(us), us[len(us) // 2], us[len(us) * 99 // 100], us[-1]
 
 
-def run_lumen(args, schema, texts):
+def run_masks(args, flag, value, texts, *more):
+    """`lumen grammar`, the value in the file that the flag names -> ms to compile, microseconds of the masks."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
-        json.dump(schema, f)
+        json.dump(value, f)
         f.flush()
-        out = subprocess.run([args.lumen, "grammar", "--schema", f.name, "--as-generated", "--mask-bench", "--tokenizer", args.tokenizer],
-                             input="\n".join(texts) + "\n", capture_output=True, text=True, check=True).stdout
+        out = subprocess.run([args.lumen, "grammar", flag, f.name, "--mask-bench", "--tokenizer", args.tokenizer, *more], input="\n".join(texts) + "\n", capture_output=True, text=True, check=True).stdout
     row = dict(line.split() for line in out.splitlines())
+    assert int(row["masks"]) > 10, f"not accepted: {texts}"
     return float(row["compile_ms"]), tuple(float(row[f"mask_{k}_us"]) for k in ("mean", "median", "p99", "max"))
+
+
+def run_lumen(args, schema, texts): return run_masks(args, "--schema", schema, texts, "--as-generated")
+
+
+def run_calls(args, name, answer):
+    arguments = CASES["tool call"][0]["properties"]["arguments"]
+    tools = [{"type": "function", "function": {"name": n, "parameters": arguments}} for n in ("get_weather", "search", "send_mail")]
+    template, call = CALLS[name]
+    more = ["--template", f"tests/text/templates/templates/{template}.jinja"] + ["--answer"] * answer
+    return run_masks(args, "--tools", tools, [json.dumps(PROSE * answer + call)], *more)
 
 
 def make_llguidance(tokenizer_json, n_vocab):

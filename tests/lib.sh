@@ -19,6 +19,8 @@ expect() {
 # has NAME FILE TEXT / hasnt NAME FILE TEXT   a fixed text in a file.
 has() { if grep -qF -e "$3" "$2"; then ok "$1"; else not_ok "$1" "no '$3' in: $(head -c 300 "$2")"; fi; }
 hasnt() { if grep -qF -e "$3" "$2"; then not_ok "$1" "'$3' in: $(head -c 300 "$2")"; else ok "$1"; fi; }
+# peer   the folder of llama.cpp's libraries; nothing where `tools/peers llama` did not fetch them.
+peer() { ls -d "${LUMEN_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/lumen}"/peers/llama-*/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64 2> /dev/null | head -n 1; }
 # empty NAME FILE
 empty() { if [ -s "$2" ]; then not_ok "$1" "not empty: $(head -c 300 "$2")"; else ok "$1"; fi; }
 # is_json NAME FILE [PYTHON]   a JSON text, of which the Python expression over `o` holds.

@@ -90,6 +90,7 @@ Err *os_make_dirs(const char *path);
 char *os_cache_dir(Arena *a);                                /* LUMEN_HOME, else XDG_CACHE_HOME/lumen, else HOME/.cache/lumen (HOME: else the home of the account) */
 int64_t os_now_ns(void);                                     /* monotonic */
 int64_t os_thread_cpu_ns(void);                              /* processor time of the calling thread */
+int64_t os_process_cpu_ns(void);                             /* of all threads */
 int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */
 int os_n_cpus(void);                                         /* affinity and cgroup quota, at least 1 */
 size_t os_peak_rss_bytes(void);

@@ -166,6 +166,8 @@ int64_t os_now_ns(void) { return clock_ns(CLOCK_MONOTONIC); }
 
 int64_t os_thread_cpu_ns(void) { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
+int64_t os_process_cpu_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+
 /* Good to one clock tick (10 ms), rounded down. Without /proc: now. */
 int64_t os_process_start_ns(void) {
   int64_t now = os_now_ns(), boot = clock_ns(CLOCK_BOOTTIME), start = now;

@@ -51,7 +51,6 @@ void str_addf(Str *s, const char *fmt, ...) {
   va_end(ap);
 }
 
-/* Levenshtein distance, names cut at 63 bytes. */
 void str_add_float(Str *s, double v, bool is_f32) {
   char text[40];
   int most = is_f32 ? 9 : 17, digits = 1, whole = 1;
@@ -63,6 +62,7 @@ void str_add_float(Str *s, double v, bool is_f32) {
   str_addf(s, "%.*g", MAX(digits, whole), v); /* 10000, not 1e+04 */
 }
 
+/* Levenshtein distance, names cut at 63 bytes. */
 int str_edit_distance(const char *a, const char *b) {
   int row[64], na = (int)MIN(strlen(a), (size_t)63), nb = (int)MIN(strlen(b), (size_t)63);
   for (int j = 0; j <= nb; j++) row[j] = j;

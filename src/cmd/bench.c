@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 #include "cmd/bench.h"
 #include "cmd/quiet.h"
@@ -14,11 +13,6 @@
 static const OptRow BenchOpts_rows[] = {BENCH_ROWS(OPT_ROW_, BenchOpts)};
 enum { SHORT_PROMPT = 16, WATCHED_STEPS = 8 };
 
-static int64_t cpu_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 /* Reads the model's files so that they are in memory. */
 static Err *warm(Arena *a, const char *path) {
   enum { CHUNK = 1 << 20 };
@@ -89,13 +83,13 @@ static Err *fill_context(Bench *b) {
 static Err *one_round(Bench *b, Arena *a, BenchRound *r) {
   int n = (int)b->o->batch;
   for (int i = 0; i < n; i++) seq_truncate(b->seq[i], 0);
-  int64_t t = os_now_ns(), cpu = cpu_now_ns();
+  int64_t t = os_now_ns(), cpu = os_process_cpu_ns();
   for (int i = 0; i < n; i++) TRY(read_until(b, i, b->o->prompt));
-  r->speed[0] = (BenchSpeed){n * b->o->prompt, os_now_ns() - t, cpu_now_ns() - cpu};
+  r->speed[0] = (BenchSpeed){n * b->o->prompt, os_now_ns() - t, os_process_cpu_ns() - cpu};
   TRY(fill_context(b));
-  t = os_now_ns(), cpu = cpu_now_ns();
+  t = os_now_ns(), cpu = os_process_cpu_ns();
   TRY(generate(b, a, b->o->generate));
-  r->speed[1] = (BenchSpeed){n * b->o->generate, os_now_ns() - t, cpu_now_ns() - cpu};
+  r->speed[1] = (BenchSpeed){n * b->o->generate, os_now_ns() - t, os_process_cpu_ns() - cpu};
   if (!b->rss_bytes) b->rss_bytes = os_peak_rss_bytes(); /* before the peak's memory, which is not the model's */
   return model_peak(b->m, &r->peak);
 }
@@ -182,9 +176,10 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   ModelOptions options = MODEL_OPTIONS(o);
   const char *path;
   b.context = o->context ? o->context : o->prompt;
-  options.context = MAX(MAX(o->prompt, b.context + o->generate), (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
+  int64_t wanted = MAX(o->prompt, b.context + o->generate);
+  options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(cmd_model_locate(a, name, &path));
-  TRY(check_context(o, &options, path, MAX(o->prompt, b.context + o->generate)));
+  TRY(check_context(o, &options, path, wanted));
   int64_t t = os_now_ns();
   TRY(warm(a, path));
   int64_t warm_ns = os_now_ns() - t;

@@ -252,7 +252,7 @@ static Err *open_input(Convert *c, const ConvertOpts *o, const char *path, Weigh
     TRY(model_export_open(path, o->std, &c->folder));
     c->in = c->folder->from;
   } else {
-    TRY(file_weights_open(c->a, path, cmd_format_of, c->m, file));
+    TRY(file_weights_open(c->a, path, model_format_find, c->m, file));
     c->in = *file;
     if (strncmp(c->in->container, "GGUF", 4)) return err_new(ERR_UNSUPPORTED, "%s: is %s, expected a GGUF file or a model's folder with config.json", path, c->in->container);
     if (!o->quant && !o->keep.n) return err_new(ERR_USAGE, "--quant is missing: %s is a GGUF file already", path);

@@ -14,10 +14,3 @@ Err *cmd_format_find(Arena *a, const Module *m, const char *name, FormatForm **o
   str_free(&known);
   return e;
 }
-
-bool cmd_format_of(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
-  const FormatDecl *f = dtype ? NULL : lang_format_gguf(ctx, gguf_id);
-  if (!f) return false;
-  *out = (FileFormat){f->name, f->block, f->n_bytes};
-  return true;
-}

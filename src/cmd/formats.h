@@ -4,6 +4,5 @@
 #include "file/file.h"
 #include "kern/kern.h"
 
-Err *cmd_format_find(Arena *a, const Module *m, const char *name, FormatForm **out);   /* analyzed; ERR_NOT_FOUND with a near name */
-bool cmd_format_of(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* a FileFormatFind for GGUF files */
+Err *cmd_format_find(Arena *a, const Module *m, const char *name, FormatForm **out); /* analyzed; ERR_NOT_FOUND with a near name */
 #endif

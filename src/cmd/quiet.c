@@ -1,7 +1,6 @@
 /* What other processes made of the processors while something was measured: the system's count of busy time, less our own. In: two moments.
    Out: percent of all processors. */
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 #include "cmd/quiet.h"
 
@@ -17,10 +16,7 @@ static bool busy_seconds(double *busy) {
 }
 
 CmdQuiet cmd_quiet_now(void) {
-  struct timespec t;
-  CmdQuiet q = {.t = os_now_ns()};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  q.own = (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+  CmdQuiet q = {.t = os_now_ns(), .own = (double)os_process_cpu_ns() * 1e-9};
   q.known = busy_seconds(&q.busy);
   return q;
 }

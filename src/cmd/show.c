@@ -2,7 +2,6 @@
    What a block of each type holds comes from the format texts, so a type they do not describe shows as its number. */
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"
 #include "file/file.h"
@@ -17,14 +16,6 @@
   MODEL_OPT_ROWS(X, T)
 OPT_DEFINE(ShowOpts, SHOW_ROWS)
 enum { ARRAY_SHOWN = 6 };
-
-static bool find_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
-  const Module *m = ctx;
-  const FormatDecl *f = dtype ? NULL : lang_format_gguf(m, gguf_id);
-  for (int i = 0; dtype && i < m->n_formats; i++) if (!strcasecmp(m->format[i]->name, dtype)) f = m->format[i];
-  if (f) *out = (FileFormat){f->name, f->block, f->n_bytes};
-  return f != NULL;
-}
 
 /* How `lumen run` would draw tokens and end answers; ends are left out where the files hold no vocabulary. */
 static void answering(Arena *a, const Weights *w, bool json, Str *out) {
@@ -132,7 +123,7 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   if (o->plan) return show_plan(a, o, model);
   TRY(file_model_path(a, model, &path));
   TRY(lang_std_load(a, o->std, &m));
-  TRY(file_weights_open(a, path, find_format, m, &w));
+  TRY(file_weights_open(a, path, model_format_find, m, &w));
   if (o->json) print_json(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
   else print_text(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
   file_weights_close(w);

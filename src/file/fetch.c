@@ -176,30 +176,32 @@ Err *file_fetch_https(Arena *a, const char *url, const char *part, uint64_t n_ex
   return NULL;
 }
 
-/* What stands in the way may have been told long before the last line, amid tries and words of the program's own: cut out, or NULL. */
-static const char *child_cause(Str *text) {
+/* ---- pip ---- */
+
+/* Not even a program's log can be written there. */
+static bool full_disk(const char *dir) {
+  struct statvfs s;
+  return statvfs(dir, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize < 1 << 16;
+}
+
+/* Of what a program said in dir before it failed: its last line, or what stands in the way, which may have been told long before, amid tries and words of
+   the program's own, and is cut out. */
+static const char *complaint(Str *text, const char *dir) {
   static const char *const causes[] = {"No space left on device", "Failed to establish a new connection", "Temporary failure in name resolution", "Connection refused", "timed out"};
-  for (size_t i = 0; text->n && i < COUNT_OF(causes); i++) {
+  if (!text->n) return full_disk(dir) ? "no space left on the disk" : "ended without a word";
+  for (size_t i = 0; i < COUNT_OF(causes); i++) {
     char *at = strstr(text->p, causes[i]);
     if (!at) continue;
     at[strcspn(at, "'\")\n")] = 0;
     return at;
   }
-  return NULL;
+  const char *last = strrchr(text->p, '\n');
+  return last ? last + 1 : text->p;
 }
 
-/* A program on a full disk cannot even write its log. */
-static bool full_disk(const char *path) {
-  struct statvfs s;
-  char dir[4096];
-  snprintf(dir, sizeof dir, "%.*s", (int)(strrchr(path, '/') - path), path);
-  return statvfs(dir, &s) == 0 && (uint64_t)s.f_bavail * s.f_frsize < 1 << 16;
-}
-
-/* ---- pip ---- */
-
-/* Runs a program with its output in log. Fails: ERR_NOT_FOUND without the program, ERR_NETWORK when it ends badly, ERR_CANCELLED. */
-static Err *run_child(const char *const *argv, const char *log, const char *what, FileProgress progress) {
+/* Runs a program with its output in dir/pip.log. Fails: ERR_NOT_FOUND without the program, ERR_NETWORK when it ends badly, ERR_CANCELLED. */
+static Err *run_child(Arena *a, const char *const *argv, const char *dir, const char *what, FileProgress progress) {
+  const char *log = arena_printf(a, "%s/pip.log", dir);
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
@@ -224,10 +226,9 @@ static Err *run_child(const char *const *argv, const char *log, const char *what
   Err *e = os_read_file(log, 1 << 20, &text);
   err_free(e);
   while (text.n && (text.p[text.n - 1] == '\n' || text.p[text.n - 1] == ' ')) text.p[--text.n] = 0;
-  const char *cause = child_cause(&text), *last = text.n ? strrchr(text.p, '\n') : NULL;
   /* POSIX lets a system find only in the child that there is no such program: it ends with 127, silently. Emulators do so. */
   bool absent = WIFEXITED(status) && WEXITSTATUS(status) == 127 && !text.n;
-  e = absent ? err_new(ERR_NOT_FOUND, "%s: no such program", argv[0]) : err_new(ERR_NETWORK, "%s", cause ? cause : last ? last + 1 : text.n ? text.p : full_disk(log) ? "no space left on the disk" : "ended without a word");
+  e = absent ? err_new(ERR_NOT_FOUND, "%s: no such program", argv[0]) : err_new(ERR_NETWORK, "%s", complaint(&text, dir));
   str_free(&text);
   return e;
 }
@@ -250,7 +251,7 @@ static Err *find_wheel(Arena *a, const char *dir, const char *spec, const char *
 
 Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const char *dir, FileProgress progress, const char **wheel) {
   static const char *const pips[][3] = {{"python3", "-m", "pip"}, {"pip3"}, {"pip"}};
-  const char *log = arena_printf(a, "%s/pip.log", dir), *spec = arena_printf(a, "%s==%s", package, version), *what = arena_printf(a, "fetching %s with pip", spec);
+  const char *spec = arena_printf(a, "%s==%s", package, version), *what = arena_printf(a, "fetching %s with pip", spec);
   Err *e = NULL;
   for (size_t i = 0; i < COUNT_OF(pips); i++) {
     const char *argv[16];
@@ -258,7 +259,7 @@ Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const c
     for (int k = 0; k < 3 && pips[i][k]; k++) argv[n++] = pips[i][k];
     const char *const rest[] = {"download", "--quiet", "--disable-pip-version-check", "--no-input", "--no-deps", "--only-binary=:all:", "--dest", dir, spec, NULL};
     for (size_t k = 0; k < COUNT_OF(rest); k++) argv[n++] = rest[k];
-    Err *now = run_child(argv, log, what, progress);
+    Err *now = run_child(a, argv, dir, what, progress);
     if (!now || err_kind(now) == ERR_CANCELLED || !e || err_kind(e) == ERR_NOT_FOUND || strstr(err_text(e), "No module named pip")) {
       err_free(e); /* the first real complaint is the one to tell */
       e = now;

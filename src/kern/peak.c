@@ -3,7 +3,6 @@
    is what our own code can reach, not what a data sheet says. In: a set of kernels and threads. Out: rates of all threads together. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "kern/kern.h"
 
 enum { ROUNDS = 4096, UNROLL = 4, READ_ITEM = 1024, MIN_TRIES = 4, MAX_TRIES = 2000, TRY_NS = 80000000 };
@@ -89,20 +88,14 @@ static Err *reader(Kerns *k, int n_streams, int ahead, const Kern **out) {
 
 typedef struct Rate { const Kern *k; void **args; int64_t n_items; bool shared; uint8_t *scratch; int64_t *t_ns; } Rate; /* t_ns: by thread, of the last try */
 
-/* Processor time: others who use the machine make it wait, and a peak is what it could do without them. */
-static int64_t thread_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
+/* In processor time: others who use the machine make it wait, and a peak is what it could do without them. */
 static void rate_thread(void *ctx, int thread, int n_threads) {
   Rate *r = ctx;
   int64_t a = 0, b = r->n_items;
   if (r->shared) dev_split(r->n_items, 1, thread, n_threads, &a, &b);
-  int64_t t = thread_ns();
+  int64_t t = os_thread_cpu_ns();
   if (a < b) r->k->entry(r->args, a, b, r->scratch + 4096 * (size_t)thread);
-  r->t_ns[thread * 8] = thread_ns() - t;
+  r->t_ns[thread * 8] = os_thread_cpu_ns() - t;
 }
 
 /* Items per second of all threads: the best of as many tries as fit in 80 ms, the first of which warms up. shared: the items are split among threads. */

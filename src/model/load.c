@@ -1,7 +1,6 @@
 /* Tensors: found in the file by the declaration's names, checked against its dimensions, decoded to f32 where the declaration says so,
    packed into tiles of 16 rows where a plan reads them so. In: declaration and file. Out: ModelTensor with its bytes. */
 #include <string.h>
-#include <time.h>
 #include "model/priv.h"
 
 static Err *check_dims(Model *m, const TensorDecl *d, ModelTensor *t) {
@@ -380,12 +379,6 @@ static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int 
   }
 }
 
-static int64_t cpu_now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 Err *model_load_weights(Model *m) {
   int n = m->n_tensors + (int)m->n_layers * m->n_ltensors, n_jobs = 0, n_maps = 0;
   size_t total = 0;
@@ -419,10 +412,10 @@ Err *model_load_weights(Model *m) {
     if (t->want_rows && t->parts && !own->raw) TRY(keep_rows(m, own));
     t->raw = own->raw;
   }
-  int64_t t0 = os_now_ns(), cpu = cpu_now_ns();
+  int64_t t0 = os_now_ns(), cpu = os_process_cpu_ns();
   pack_in_waves(m, &run, from, n_jobs);
   m->times.pack_ns = os_now_ns() - t0;
-  m->times.pack_cpu_ns = cpu_now_ns() - cpu;
+  m->times.pack_cpu_ns = os_process_cpu_ns() - cpu;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
   for (int i = 0; i < n; i++) if (tensor_at(m, i)->same_as >= 0) tensor_at(m, i)->packed = m->tensor[tensor_at(m, i)->same_as].packed;
   trace_printf(TRACE_mem, "packed weights: %zu bytes, %zu in huge pages, %.1f ms", total, m->times.huge_bytes, (double)m->times.pack_ns * 1e-6);

@@ -40,6 +40,9 @@ const ModelTimes *model_times(const Model *m);
 void model_plan_text(const Model *m, Str *out);   /* what runs where: precision, road and bytes of every tensor, memory */
 int64_t model_bytes_per_token(const Model *m);    /* weight bytes one decoded token reads */
 
+/* A FileFormatFind, of the texts' storage formats: by a safetensors dtype in small letters, else by GGUF's number. */
+bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out);
+
 /* tensor.c: one tensor of a model's files as floats, row by row, whether blocks or several tensors hold it. *rows, *cols: 0 or what is expected; then
    what they are. Fails: ERR_NOT_FOUND, ERR_UNSUPPORTED, ERR_SHAPE. */
 Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, const char *name, int64_t *rows, int64_t *cols, float **out);

@@ -62,8 +62,6 @@ Err *model_says_check(HyperEnv *env, const LayoutDecl *l, FormatParts *fit); /* 
 Err *model_says_known(HyperEnv *env);             /* a text of a key that every layout lists texts for, but this text none */
 void model_says_tell(HyperEnv *env, const LayoutDecl *l, ModelNames *told, Str *out); /* "key value, .." of the metadata that it asks for and is not told yet */
 
-bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFormat *out); /* model.c: a FileFormatFind */
-
 /* load.c: tensors. */
 typedef struct ModelTensor {
   const TensorDecl *decl;

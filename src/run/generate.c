@@ -113,9 +113,12 @@ static Err *note_likely(const RunSession *s, const RunRequest *q, RunResult *r, 
     if (top) r->top = top;
     if (!logprob || (n_top && !top)) return err_new(ERR_MEMORY, "probabilities: %zu bytes", cap * (sizeof *logprob + n_top * sizeof *top));
   }
-  if (logits) run_logprobs(logits, model_n_vocab(s->model), id, (int)n_top, &r->logprob[at], r->top + at * n_top);
-  else r->logprob[at] = NAN;
-  for (size_t i = 0; !logits && i < n_top; i++) r->top[at * n_top + i] = (RunLikely){-1, RUN_LOGPROB_MIN};
+  if (logits) {
+    run_logprobs(logits, model_n_vocab(s->model), id, (int)n_top, &r->logprob[at], r->top + at * n_top);
+    return NULL;
+  }
+  r->logprob[at] = NAN;
+  for (size_t i = 0; i < n_top; i++) r->top[at * n_top + i] = (RunLikely){-1, RUN_LOGPROB_MIN};
   return NULL;
 }
 

@@ -14,8 +14,9 @@ struct RunGuide {
   GrammarMatcher *matcher;
   GrammarState *state;
   bool is_over, has_begun;
+  uint64_t *mask;          /* all three in one allocation */
   uint64_t *barred;        /* all but what may not come in reasoning; NULL: all may */
-  uint64_t *mask, *wordless; /* wordless: tokens that the grammar's vocabulary does not know */
+  uint64_t *wordless;      /* tokens that the grammar's vocabulary does not know; NULL: not wanted */
   size_t n_words;
   bool has_thread;
   pthread_t thread;
@@ -65,20 +66,19 @@ Err *run_guide_new(const RunGuideOptions *o, RunGuide **out) {
   if (grammar_is_empty(o->grammar)) return err_new(ERR_USAGE, "structured output: no text satisfies what is asked for");
   RunGuide *g = calloc(1, sizeof *g);
   size_t n_words = MAX(grammar_vocab_mask_words(o->vocab), ((size_t)o->n_vocab + 63) / 64);
-  uint64_t *mask = calloc(n_words, sizeof *mask), *wordless = o->has_text ? calloc(n_words, sizeof *wordless) : NULL;
-  if (!g || !mask || (o->has_text && !wordless)) {
+  uint64_t *mask = calloc(2 * n_words, sizeof *mask);
+  if (!g || !mask) {
     free(g);
     free(mask);
-    free(wordless);
-    return err_new(ERR_MEMORY, "guide: %zu bytes", sizeof *g + n_words * sizeof *mask);
+    return err_new(ERR_MEMORY, "guide: %zu bytes", sizeof *g + 2 * n_words * sizeof *mask);
   }
-  *g = (RunGuide){.o = *o, .n_words = n_words, .mask = mask, .wordless = wordless};
-  if (o->n_bars && !o->has_text) g->barred = malloc(n_words * sizeof *g->barred);
+  uint64_t *own = mask + n_words; /* one of the two is wanted */
+  *g = (RunGuide){.o = *o, .n_words = n_words, .mask = mask, .wordless = o->has_text ? own : NULL, .barred = o->n_bars && !o->has_text ? own : NULL};
   if (g->barred) memset(g->barred, 0xFF, n_words * sizeof *g->barred);
   for (int i = 0; g->barred && i < o->n_bars; i++) g->barred[o->bar[i] / 64] &= ~((uint64_t)1 << (o->bar[i] % 64));
   size_t n;
-  for (int64_t i = 0; wordless && i < o->n_vocab; i++)
-    if (!grammar_vocab_bytes(o->vocab, (int32_t)i, &n)) wordless[i / 64] |= (uint64_t)1 << (i % 64);
+  for (int64_t i = 0; g->wordless && i < o->n_vocab; i++)
+    if (!grammar_vocab_bytes(o->vocab, (int32_t)i, &n)) g->wordless[i / 64] |= (uint64_t)1 << (i % 64);
   g->matcher = grammar_matcher_new(o->grammar, o->vocab);
   g->state = grammar_state_start(g->matcher);
   pthread_mutex_init(&g->lock, NULL);
@@ -101,8 +101,6 @@ void run_guide_free(RunGuide *g) {
   grammar_state_unref(g->state);
   grammar_matcher_free(g->matcher);
   free(g->mask);
-  free(g->wordless);
-  free(g->barred);
   free(g);
 }
 

@@ -1,7 +1,6 @@
 /* Bodies of `lumen tokenize`, `lumen detokenize` and `lumen render`: parsed options and streams in, text out.
    Standard output carries the answer only; everything that goes wrong comes back as an Err. */
 #include <string.h>
-#include <time.h>
 #include "text/priv.h"
 
 enum { MAX_INPUT = 1 << 30 };
@@ -69,11 +68,7 @@ static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, siz
   return err_wrap(e, "line %d", line);
 }
 
-static double processor_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
+static double processor_ms(void) { return (double)os_process_cpu_ns() * 1e-6; }
 
 /* Figures a line each: what bench/tokenize reads. */
 static Err *time_text(const TextVocab *v, const TextTokenizeOptions *o, const Str *in, double load_ms, Str *out) {

@@ -99,6 +99,7 @@ has "tells on standard error" "$err" "   of "
 echo '{"messages":[{"role":"user","content":"x"}],"logprobs":true,"top_logprobs":1}' > "$TEST_TMP/likely.json"
 expect "a request's logprobs" 0 "$LUMEN" run $M --request "$TEST_TMP/likely.json" -T 0 -n 2 --json
 is_json "are told" "$out" 'len(o["logprobs"]["content"][0]["top_logprobs"]) == 1'
+hasnt "and not told of as if they were not heeded" "$err" "not heeded"
 expect "too many" 2 "$LUMEN" run $M x --logprobs 21
 expect "--stop-token" 0 "$LUMEN" run $M "the light" -r -T 0 --logit-bias 40=1000 --stop-token 40 --json
 is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'

@@ -15,16 +15,15 @@ model, tmp = sys.argv[1:]
 have = whole.read(model)
 with open(model + "/config.json") as f:
     c = json.load(f)
-E, F = c["hidden_size"], c["intermediate_size"]
 del c["quantization_config"]
 os.mkdir(tmp + "/plain")
 with open(tmp + "/plain/config.json", "w") as f:
     json.dump(c, f)
 named = [(k, *t) for k, t in have.items() if k.endswith(".weight")]
 with open(model + "/values.f32", "rb") as f:
-    for name, n, k in (("self_attn.q_proj", E, E), ("self_attn.k_proj", E, E), ("self_attn.v_proj", E, E), ("self_attn.o_proj", E, E), ("mlp.gate_proj", F, E), ("mlp.up_proj", F, E), ("mlp.down_proj", E, F)):
+    for name, n, k in whole.held_by_several(model):
         data = f.read(4 * n * k)
-        named.append((f"model.layers.0.{name}.weight", "F32", (n, k), data))
+        named.append((name, "F32", (n, k), data))
         with open(f"{tmp}/{name}.f32", "wb") as one:
             one.write(data)
     assert not f.read()
@@ -34,14 +33,14 @@ with open(tmp + "/ids", "w") as f:
 END
 python3 "$TEST_TMP/plain.py" $model "$TEST_TMP"
 for t in self_attn.q_proj self_attn.o_proj mlp.gate_proj mlp.down_proj; do
-  shape=$(($(wc -c < "$TEST_TMP/$t.f32") / 4))
+  w=model.layers.0.$t.weight
+  n=$(($(wc -c < "$TEST_TMP/$w.f32") / 4))
   for target in $targets; do
-    expect "$t decodes on $target" 0 sh -c "\"\$0\" decode $model model.layers.0.$t.weight --target $target --std $std > '$TEST_TMP/got'" "$LUMEN"
-    cmp -s "$TEST_TMP/got" "$TEST_TMP/$t.f32" && ok "$t on $target: numpy's $shape values" || not_ok "$t on $target: numpy's $shape values" "they differ"
+    expect "$t decodes on $target" 0 sh -c "\"\$0\" decode $model $w --target $target --std $std > '$TEST_TMP/got'" "$LUMEN"
+    cmp -s "$TEST_TMP/got" "$TEST_TMP/$w.f32" && ok "$t on $target: numpy's $n values" || not_ok "$t on $target: numpy's $n values" "they differ"
   done
 done
-expect "the same weights in one piece" 0 "$LUMEN" logits "$TEST_TMP/plain" --precision f32 --ids "$TEST_TMP/ids" --out "$TEST_TMP/plain.f32"
-cp "$TEST_TMP/plain.f32" "$TEST_TMP/want.f32"
+expect "the same weights in one piece" 0 "$LUMEN" logits "$TEST_TMP/plain" --precision f32 --ids "$TEST_TMP/ids" --out "$TEST_TMP/want.f32"
 for p in f32 int8; do
   for t in $targets; do
     expect "the model on $t, $p" 0 "$LUMEN" logits $model --std $std --target "$t" --precision $p --ids "$TEST_TMP/ids" --out "$TEST_TMP/got.$p"

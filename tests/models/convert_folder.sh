@@ -3,7 +3,7 @@
 # runtests: machine code
 . tests/lib.sh
 cases=tests/models
-peer=$(ls -d "${LUMEN_HOME:-${XDG_CACHE_HOME:-$HOME/.cache}/lumen}"/peers/llama-*/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64 2> /dev/null | head -n 1)
+peer=$(peer)
 text="Hello, we'll see 1234 things:  ünïcode, 한국어 <|im_end|> and
 	tabs"
 

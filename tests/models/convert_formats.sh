@@ -3,16 +3,14 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/formats.py" <<'END'
-import array, glob, os, resource, struct, subprocess, sys
+import array, os, struct, subprocess, sys
 sys.path[:0] = ["tests", "tests/models"]
 import folder
 from told import told, end
-lumen, tmp = sys.argv[1:]
+lumen, tmp, peer = sys.argv[1:]
 # Of ggml's own, which llama.cpp reads, with the bits that a weight takes; the others are ours.
 PEER = "f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q2_k q3_k q4_k q5_k q6_k iq4_nl iq4_xs mxfp4 nvfp4 tq1_0 tq2_0 q1_0 q2_0".split()
 OURS = "f8_e4m3 f8_e5m2".split()
-home = os.environ.get("LUMEN_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lumen")
-peer = (glob.glob(home + "/peers/llama-*/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64") or [None])[0]
 
 
 def run(*args, data=None):
@@ -23,13 +21,6 @@ def widen(data):
     return b"".join(b"\0\0" + data[i:i + 2] for i in range(0, len(data), 2))
 
 
-def turned(data, rows, d=64):
-    """q's rows as GGUF's llama wants them: the pairs of a head side by side."""
-    n = len(data) // rows
-    row = [data[i * n:i * n + n] for i in range(rows)]
-    return b"".join(row[h * d + j // 2 + j % 2 * (d // 2)] for h in range(rows // d) for j in range(d))
-
-
 def floats(path):
     with open(path, "rb") as f:
         return array.array("f", f.read())
@@ -38,7 +29,7 @@ def floats(path):
 size = {"hidden": 256, "ffn": 512}
 t = folder.write(f"{tmp}/folder", folder.config(**size), **size)
 p = "model.layers.0."
-want = {"output.weight": widen(t["lm_head.weight"][3]), "blk.0.ffn_down.weight": widen(t[p + "mlp.down_proj.weight"][3]), "blk.0.attn_q.weight": turned(widen(t[p + "self_attn.q_proj.weight"][3]), 256)}
+want = {"output.weight": widen(t["lm_head.weight"][3]), "blk.0.ffn_down.weight": widen(t[p + "mlp.down_proj.weight"][3]), "blk.0.attn_q.weight": folder.turned(widen(t[p + "self_attn.q_proj.weight"][3]), 256)}
 with open(f"{tmp}/ids", "w") as f:
     f.write(" ".join(str((i * 37 + 11) % 500) for i in range(24)))
 for fmt in PEER + OURS:
@@ -95,5 +86,5 @@ for more in ([], ["--quant", "q4_k"], ["--quant", "q8_0", "--keep", "*attn_q*="]
     told(f"{at / 1e6:.0f} MB {' '.join(more)}: memory stays small", None if status == 0 and used.ru_maxrss < most << 10 else f"status {status}, {used.ru_maxrss / 1024:.0f} MiB at most, expected below {most}")
 end()
 END
-python3 "$TEST_TMP/formats.py" "$LUMEN" "$TEST_TMP" || n_bad=1
+python3 "$TEST_TMP/formats.py" "$LUMEN" "$TEST_TMP" "$(peer)" || n_bad=1
 finish

@@ -3,13 +3,11 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/quantized.py" <<'END'
-import array, glob, os, subprocess, sys
+import array, os, subprocess, sys
 sys.path[:0] = ["tests", "tests/models"]
 import quantized_whole as whole
 from told import told, end
-lumen, tmp = sys.argv[1:]
-home = os.environ.get("LUMEN_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lumen")
-peer = (glob.glob(home + "/peers/llama-*/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64") or [None])[0]
+lumen, tmp, peer = sys.argv[1:]
 
 
 def run(*args, data=None):
@@ -59,7 +57,7 @@ def check(name, model, ordered):
         if not convert(name, model, "--quant", fmt, "--keep", "token_embd*="):
             continue
         file = bytes_of(f"{tmp}/out.gguf")
-        lost = [] if fmt == "f16" else [w for w, n, k in whole.held_by_several(model)[::3] if run("encode", "--format", fmt, data=whole.turned(model, w, run("decode", model, w, "--shape", f"{n},{k}").stdout, n, k)).stdout not in file]
+        lost = [] if fmt == "f16" else [w for w, n, k in whole.held_by_several(model)[::3] if run("encode", "--format", fmt, data=whole.turned(model, w, run("decode", model, w, "--shape", f"{n},{k}").stdout, n)).stdout not in file]
         got, why = logits(f"{tmp}/out.gguf", "f32")
         told(f"{name}: to {fmt}, rows as encode makes them and near the folder", f"not in the file: {lost}" if lost else why or (None if off(want, got) < limit else f"off by {off(want, got):.1e}"))
 
@@ -95,5 +93,5 @@ most = 130 if not os.environ.get("TEST_SANITIZED") else 400 # MiB; a sanitizer k
 told(f"{size / 1e6:.0f} MB: memory stays small", None if status == 0 and used.ru_maxrss < most << 10 else f"status {status}, {used.ru_maxrss / 1024:.0f} MiB at most, expected below {most}")
 end()
 END
-python3 "$TEST_TMP/quantized.py" "$LUMEN" "$TEST_TMP" || n_bad=1
+python3 "$TEST_TMP/quantized.py" "$LUMEN" "$TEST_TMP" "$(peer)" || n_bad=1
 finish

@@ -31,6 +31,13 @@ def tensors(hidden, ffn, layers, heads, kv, head, prefix, gemma):
         yield ("lm_head.weight" if prefix == "model." or gemma else prefix + "lm_head.weight"), (VOCAB, hidden)
 
 
+def turned(data, rows, d=64):
+    """The rows of a llama's queries or keys, heads of d, as its GGUF file has them: the pairs of a head side by side."""
+    n = len(data) // rows
+    row = [data[i * n:i * n + n] for i in range(rows)]
+    return b"".join(row[h * d + j // 2 + j % 2 * (d // 2)] for h in range(rows // d) for j in range(d))
+
+
 def store(path, named):
     header, at = {}, 0
     for name, dtype, shape, data in named:

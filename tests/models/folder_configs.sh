@@ -3,9 +3,10 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/configs.py" <<'END'
-import json, os, struct, subprocess, sys
+import json, os, shutil, subprocess, sys
 sys.path[:0] = ["tests", "tests/models"]
 import folder
+import quantized_whole as whole
 from told import told, end
 lumen, tmp = sys.argv[1:]
 with open(f"{tmp}/ids", "w") as f:
@@ -142,16 +143,9 @@ for text, want in (("[]", "is no JSON object"), ("{", "line 1"), ('{"top_k": 5, 
     why = r.stderr.decode()
     told(f"generation_config.json {text}: an error", None if r.returncode == 1 and want in why and "generation_config" in why else f"exit code {r.returncode}: {why[:300]}")
 os.makedirs(f"{tmp}/many", exist_ok=True)
-with open("tests/models/llama-linear/config.json") as f, open(f"{tmp}/many/config.json", "w") as g:
-    g.write(f.read())
-with open("tests/models/llama-linear/model.safetensors", "rb") as f:
-    n = struct.unpack("<Q", f.read(8))[0]
-    head, data = json.loads(f.read(n)), f.read()
-for i in range(50000):
-    head[f"model.layers.0.self_attn.q_proj.{i}"] = {"dtype": "U8", "shape": [1], "data_offsets": [len(data) + i, len(data) + i + 1]}
-text = json.dumps(head).encode()
-with open(f"{tmp}/many/model.safetensors", "wb") as f:
-    f.write(struct.pack("<Q", len(text)) + text + data + bytes(50000))
+shutil.copyfile("tests/models/llama-linear/config.json", f"{tmp}/many/config.json")
+named = [(k, *t) for k, t in whole.read("tests/models/llama-linear").items()]
+folder.store(f"{tmp}/many/model.safetensors", named + [(f"model.layers.0.self_attn.q_proj.{i}", "U8", [1], b"\0") for i in range(50000)])
 try:
     subprocess.run([lumen, "logits", f"{tmp}/many", "--ids", f"{tmp}/ids", "--out", f"{tmp}/logits", "--context", "64"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=100, check=True)
     told("tens of thousands of tensors beside a weight: seconds", None)

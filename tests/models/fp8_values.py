@@ -1,15 +1,9 @@
 """fp8_values.py FOLDER WEIGHT VALUES: f8_e4m3 in blocks of 128 x 128 with bf16 scales, worked out here, are VALUES (f32) bit for bit; any NaN is any NaN."""
-import array, json, struct, sys
+import array, struct, sys
+import quantized_whole as whole
 
 folder, weight, values = sys.argv[1:4]
-b = open(folder + "/model.safetensors", "rb").read()
-n = struct.unpack("<Q", b[:8])[0]
-head, data = json.loads(b[8:8 + n]), b[8 + n:]
-
-
-def tensor(name):
-    t = head[name]
-    return t["shape"], data[t["data_offsets"][0]:t["data_offsets"][1]]
+tensors = whole.read(folder)
 
 
 def e4m3(c):
@@ -27,8 +21,8 @@ def bits(x):
         return struct.pack("<f", float("inf") if x > 0 else -float("inf"))
 
 
-(N, K), codes = tensor(weight + ".weight")
-(_, cols), raw = tensor(weight + ".weight_scale_inv")
+_, (N, K), codes = tensors[weight + ".weight"]
+_, (_, cols), raw = tensors[weight + ".weight_scale_inv"]
 scale = [struct.unpack("<f", b"\0\0" + raw[i:i + 2])[0] for i in range(0, len(raw), 2)]
 got = array.array("f", open(values, "rb").read())
 table = [e4m3(c) for c in range(256)]

@@ -82,12 +82,8 @@ def held_by_several(path):
     return [(w, *s) for w, s in found.items()]
 
 
-def turned(path, weight, data, rows, cols):
-    """Values as the GGUF file has them: of a llama's queries and keys the pairs of a head side by side."""
+def turned(path, weight, data, rows):
+    """Values as the GGUF file has them."""
     with open(path + "/config.json") as f:
         llama = json.load(f)["architectures"] == ["LlamaForCausalLM"]
-    if not llama or ("q_proj" not in weight and "k_proj" not in weight):
-        return data
-    n = 4 * cols
-    row = [data[i * n:i * n + n] for i in range(rows)]
-    return b"".join(row[h * HEAD + j // 2 + j % 2 * (HEAD // 2)] for h in range(rows // HEAD) for j in range(HEAD))
+    return folder.turned(data, rows, HEAD) if llama and ("q_proj" in weight or "k_proj" in weight) else data
