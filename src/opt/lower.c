@@ -100,13 +100,18 @@ static void place_locals(Emit *e, int n_rows) {
 
 static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
   IrMem m = buf_mem(e, t->buf);
+  bool upper = m == IR_M_bf16 && e->p->buf[t->buf].bf16; /* bfloat16 already: nothing to round */
+  int bytes = ir_mem_bytes[m];
+  if (upper) m = IR_M_u16;
   for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
     e->row = k;
     int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off + e->local[t->buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
-    Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), ir_mem_bytes[m]);
+    Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), bytes);
     at.lane = 0;
     at.k += off;
-    emit_store_at(e, m, buf_base(e, t->buf), at, emit_pick(e, v, k, e->lane_axis >= 0), n_lanes);
+    IrRef x = emit_pick(e, v, k, e->lane_axis >= 0);
+    if (upper) x = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, x), 16);
+    emit_store_at(e, m, buf_base(e, t->buf), at, x, n_lanes);
   }
   e->row = 0;
 }
