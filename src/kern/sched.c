@@ -93,7 +93,7 @@ static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int s
   Str s = {0};
   for (size_t i = 0; i < COUNT_OF(tile_rows); i++) {
     int T = tile_rows[i], need = T * MAX(n->sums, 1) + spare;
-    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen: the most that fit)" : need > t->n_vec_regs ? " (too many)" : T > chosen ? why_not_more : "");
+    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen)" : need > t->n_vec_regs ? " (too many)" : T > chosen ? why_not_more : "");
   }
   trace_printf(TRACE_sched, "%s: of %d registers, %d for operands and %d a row: %s", r->name, t->n_vec_regs, spare, MAX(n->sums, 1), s.p);
   str_free(&s);
