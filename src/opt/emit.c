@@ -65,7 +65,8 @@ IrRef lin_value(Emit *e, Lin l) {
 }
 
 uint64_t lin_hash(const Lin *l, uint64_t h) {
-  h = hash_bytes(&l->k, sizeof l->k, h);
+  uint64_t k[2] = {h, (uint64_t)l->k}; /* h and k are small numbers: mixed one after the other, or 6 and 1 would be 7 and 0 */
+  h = hash_bytes(k, sizeof k, 0);
   for (int i = 0; i < l->n; i++) {
     uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
     h = hash_bytes(t, sizeof t, h);
