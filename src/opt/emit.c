@@ -387,7 +387,7 @@ static Vals load_as(Emit *e, Dx x, IrMem as) {
     if (v.n == 1) return v;
     if (e->n_rows == 1) return (Vals){1, v.vec, v.v + e->tile_row};
     Vals all = {e->n_rows, v.vec, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-    for (int k = 0; k < all.n; k++) all.v[k] = v.v[v.n == e->n_rows ? k : k / e->blocks]; /* made before or after rows became blocks of lanes */
+    for (int k = 0; k < all.n; k++) all.v[k] = v.v[e->tile_row + k / e->blocks]; /* made before rows became blocks of lanes */
     return all;
   }
   int rows = emit_in_rows(e, x) ? e->n_rows : 1;
@@ -559,13 +559,20 @@ IrRef emit_row_bound(Emit *e, Dx x, IrOp op) {
   return r;
 }
 
-/* Rows of different lengths: together as far as all go, then each keeps its sum once past its end. */
+/* What was made for rows in lockstep is not for one alone. The stack keeps its places: outer marks point into it. */
+static void forget_rows(Emit *e) {
+  for (int i = 0; i < e->n_stack; i++) {
+    uint32_t axes = e->d->node[e->stack[i]].axes;
+    if (axes >> e->row_axis & 1 || (e->lane_axis >= 0 && axes >> e->lane_axis & 1)) e->memo[e->stack[i]] = NULL;
+  }
+}
+
+/* Rows of different lengths: together as far as all go, then each goes on alone, with all its blocks of lanes. */
 static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
-  int axis = (int)n->ival;
-  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0));
-  IrRef most = emit_row_bound(e, n->arg[0], IR_smax), len[MAX_TILE_ROWS];
-  for (int k = 0; k < acc.n; k++) {
-    e->row = k;
+  int axis = (int)n->ival, rows = e->n_rows / e->blocks, lockstep = e->n_rows, tile_row = e->tile_row;
+  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0)), len[MAX_TILE_ROWS];
+  for (int k = 0; k < rows; k++) {
+    e->row = k * e->blocks;
     len[k] = lin_value(e, lin_of(e, n->arg[0]));
   }
   e->row = 0;
@@ -574,15 +581,23 @@ static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
   memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
   steps(e, n, lin_ref(l.iv, 1), 1, &acc);
   loop_end(e, &l, acc.v);
-  loop_begin(e, &l, ir_op2(&e->b, IR_sub, most, least), false, l.carried, acc.n);
   memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
-  IrRef at = ir_op2(&e->b, IR_add, least, l.iv);
-  Lin saved = e->axis[axis];
-  steps(e, n, lin_ref(at, 1), 1, &acc);
-  e->axis[axis] = saved;
-  for (int k = 0; k < acc.n; k++) acc.v[k] = ir_op3(&e->b, IR_select, ir_cmp(&e->b, IR_icmp, IR_P_lt, at, len[k]), acc.v[k], l.carried[k]);
-  loop_end(e, &l, acc.v);
-  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  Lin saved = e->axis[axis], row = e->axis[e->row_axis];
+  e->n_rows = e->blocks;
+  for (int k = 0; k < rows; k++) {
+    Vals one = {e->blocks, acc.vec, acc.v + k * e->blocks};
+    forget_rows(e);
+    e->axis[e->row_axis].k = row.k + k;
+    e->tile_row = tile_row + k;
+    loop_begin(e, &l, ir_op2(&e->b, IR_sub, len[k], least), false, one.v, one.n);
+    memcpy(one.v, l.carried, sizeof(IrRef) * (size_t)one.n);
+    steps(e, n, lin_ref(ir_op2(&e->b, IR_add, least, l.iv), 1), 1, &one);
+    loop_end(e, &l, one.v);
+    memcpy(one.v, l.carried, sizeof(IrRef) * (size_t)one.n);
+  }
+  forget_rows(e);
+  e->axis[axis] = saved, e->axis[e->row_axis] = row;
+  e->n_rows = lockstep, e->tile_row = tile_row;
   return acc;
 }
 
