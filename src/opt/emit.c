@@ -387,7 +387,7 @@ static Vals load_as(Emit *e, Dx x, IrMem as) {
     if (v.n == 1) return v;
     if (e->n_rows == 1) return (Vals){1, v.vec, v.v + e->tile_row};
     Vals all = {e->n_rows, v.vec, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-    for (int k = 0; k < all.n; k++) all.v[k] = v.v[e->tile_row + k / e->blocks]; /* made before rows became blocks of lanes */
+    for (int k = 0; k < all.n; k++) all.v[k] = v.v[e->local[buf].by_blocks ? k : e->tile_row + k / e->blocks];
     return all;
   }
   int rows = emit_in_rows(e, x) ? e->n_rows : 1;

@@ -12,7 +12,7 @@ typedef struct Lin { int n; struct { IrRef v; int64_t c; } t[LIN_TERMS]; int64_t
 typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
-typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
+typedef struct Local { LocalKind kind; Vals val; bool by_blocks; int64_t off, row_bytes; } Local; /* of a tile of rows: one value (by_blocks: for each block of lanes) or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
 typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
 

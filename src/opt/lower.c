@@ -434,7 +434,7 @@ static void tile_rows(Emit *e, const TpRegion *r) {
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *t = &e->p->stmt[r->stmt[i]];
     Vals v = emit(e, t->rhs);
-    if (e->p->buf[t->buf].local == e->region) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v};
+    if (e->p->buf[t->buf].local == e->region) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v, .by_blocks = e->blocks > 1};
     else store_target(e, t, v, 0);
   }
   emit_forget(e, mark);
