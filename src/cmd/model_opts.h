@@ -10,7 +10,7 @@
   X(T, target, 0, STR, "NAME", NULL, 0, 0, "a target of `lumen doctor`; else the best of this machine")                          \
   X(T, precision, 0, STR, "NAME", NULL, 0, 0, "int8 (activations in 8 bits where the format allows), bf16 or f32; else int8")         \
   X(T, chunk, 0, INT, "N", "0", 0, 1 << 16, "tokens of a prompt read in one step; 0: 512")                                      \
-  X(T, kv, 0, STR, "NAME", NULL, 0, 0, "format of keys and values, any that has an encode; else f16, with --precision f32: f32")              \
+  X(T, kv, 0, STR, "NAME", NULL, 0, 0, "format of keys and values, any that has an encode; else bf16 at int8, f16 at bf16, f32 at f32")       \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats, ops and models")                    \
   X(T, perf_map, 0, FLAG, "", NULL, 0, 0, "write /tmp/perf-PID.map, which perf reads")
 #define MODEL_OPT_ROWS(X, T)                                                                                                    \

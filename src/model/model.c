@@ -76,7 +76,8 @@ static Err *choose_context(Model *m) {
 
 static Err *choose_numbers(Model *m) {
   m->precision = m->opt.precision ? m->opt.precision : "int8";
-  m->kv = m->opt.kv ? m->opt.kv : strcmp(m->precision, "f32") ? "f16" : "f32";
+  bool exact = !strcmp(m->precision, "f32"), fast = !strcmp(m->precision, "int8"); /* whose text of attention multiplies pairs of bf16 */
+  m->kv = m->opt.kv ? m->opt.kv : exact ? "f32" : fast ? "bf16" : "f16";
   return kern_precision_check(m->arena, m->module, m->precision);
 }
 

@@ -9,7 +9,7 @@
 typedef struct ModelOptions {
   const char *precision;   /* "int8", "f32"; NULL: int8 for formats that have it */
   const char *target;      /* a row of gen/targets.def; NULL: the best this machine runs */
-  const char *kv;          /* format of keys and values, any that has an encode; NULL: f32 at --precision f32, else f16 */
+  const char *kv;          /* format of keys and values, any that has an encode; NULL: f32 at --precision f32, bf16 at int8, else f16 */
   const char *std_dir;     /* --std: texts added to or overriding the embedded ones; NULL: none */
   int n_threads;           /* 0: what affinity and cgroup allow */
   int64_t context;         /* positions to hold; 0: the model's own, at most 8192 unless asked for */
