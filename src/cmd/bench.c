@@ -104,6 +104,7 @@ static void keep_phase(Bench *b, int phase, bool several) {
     p->row[i] = *r;
     p->int_ops += r->int_ops;
     p->f32_ops += r->f32_ops;
+    p->pair_ops += r->pair_ops;
     p->n_bytes += r->weight_bytes + r->state_bytes;
   }
 }

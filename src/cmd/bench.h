@@ -19,7 +19,7 @@ typedef struct BenchOpts { BENCH_ROWS(OPT_FIELD_, T) } BenchOpts;
 typedef struct BenchSpeed { int64_t n_tokens, t_ns, cpu_ns; } BenchSpeed; /* cpu_ns: of all threads, waiting included where they spin */
 typedef struct BenchRound { ModelPeak peak; BenchSpeed speed[2]; } BenchRound;
 /* What a phase's kernels did in the pass that was watched: of n_tokens. */
-typedef struct BenchPhase { ModelSpentRow *row; int n; int64_t n_tokens, t_ns; double int_ops, f32_ops, n_bytes; } BenchPhase; /* n_bytes: weights and states */
+typedef struct BenchPhase { ModelSpentRow *row; int n; int64_t n_tokens, t_ns; double int_ops, f32_ops, pair_ops, n_bytes; } BenchPhase; /* n_bytes: weights and states */
 enum { BENCH_PREFILL, BENCH_DECODE };
 typedef struct Bench {
   const BenchOpts *o;

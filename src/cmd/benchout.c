@@ -18,7 +18,7 @@ static Against against(const Bench *b, int phase) {
   const BenchRound *r = b->of[phase];
   double times = over((double)r->speed[phase].n_tokens, (double)p->n_tokens) * 1e9 / (double)MAX(r->speed[phase].t_ns, 1); /* how often a second the watched work is done */
   Against x = {.ops_per_s = (p->int_ops + p->f32_ops) * times, .bytes_per_s = p->n_bytes * times};
-  x.percent_of_peak = 100 * (over(p->int_ops * times, r->peak.int_ops_per_s) + over(p->f32_ops * times, r->peak.f32_ops_per_s));
+  x.percent_of_peak = 100 * (over(p->int_ops * times, r->peak.int_ops_per_s) + over((p->f32_ops - p->pair_ops / 2) * times, r->peak.f32_ops_per_s));
   x.percent_of_bandwidth = 100 * over(x.bytes_per_s, r->peak.read_bytes_per_s);
   return x;
 }

@@ -168,7 +168,7 @@ static Err *time_target(Job *j, const Target *target, Kerns *k, Timing *t) {
   if (!e) e = kern_peak(k, j->pool, (size_t)MIN(MAX(w.n_bytes, 1 << 20), 4e9), &t->peak);
   if (e) return err_wrap(e, "%s", target->name);
   t->others = cmd_others_percent(&q);
-  double compute = ratio(w.f32_madds, t->peak.f32_madds_per_s) + ratio(w.int_madds, t->peak.int_madds_per_s), memory = ratio(w.n_bytes, t->peak.read_bytes_per_s);
+  double compute = ratio(w.f32_madds - (target->dot2 ? w.pair_madds / 2 : 0), t->peak.f32_madds_per_s) + ratio(w.int_madds, t->peak.int_madds_per_s), memory = ratio(w.n_bytes, t->peak.read_bytes_per_s);
   t->flops = 2 * (w.f32_madds + w.int_madds);
   t->n_bytes = w.n_bytes;
   t->roof = compute > memory ? "compute" : "memory";

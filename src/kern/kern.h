@@ -82,7 +82,7 @@ Err *kern_precision_check(Arena *a, const Module *m, const char *precision);
 Err *kern_call_build(Arena *a, const Module *m, const KernCall *c, const char *precision, KernSpec **out);
 
 /* work.c: what there is to do, counted from the plan's statements. */
-typedef struct KernWork { double int_madds, f32_madds, n_bytes, weight_bytes, state_bytes; } KernWork; /* multiply-adds inside reductions; bytes of what is touched, once each */
+typedef struct KernWork { double int_madds, f32_madds, pair_madds, n_bytes, weight_bytes, state_bytes; } KernWork; /* multiply-adds inside reductions; pair_madds: those of f32_madds that products of pairs do two at a time; bytes of what is touched, once each */
 /* An integer expression over axes, symbols and integer inputs; `unknown` where it is none. ints: by buffer that is no view, NULL: not known. */
 typedef struct KernEval { const Tp *tp; const int64_t *sym; const int32_t *const *ints; int64_t axis[DX_MAX_AXES]; bool unknown; } KernEval;
 int64_t kern_eval(KernEval *e, Dx x);

@@ -151,24 +151,26 @@ static bool has_product(const Dag *d, Dx x, int axis) {
   return false;
 }
 
-typedef struct Count { double i, f; } Count;
+typedef struct Count { double i, f, pairs; } Count; /* pairs: of f */
 
 /* Multiply-adds of the innermost reductions; a sum around sums adds as little as it costs beside them, and is not counted. */
 static Count madds(Walk *w, Dx x) {
   const DxNode *n = &w->e->tp->dag->node[x];
-  Count c = {0, 0};
+  Count c = {0};
   if (n->kind != DX_RED) {
     for (int i = 0; i < n->n_args; i++) {
       Count a = madds(w, n->arg[i]);
-      c.i += a.i, c.f += a.f;
+      c.i += a.i, c.f += a.f, c.pairs += a.pairs;
     }
     return c;
   }
   double ext = (double)extent(w, n->arg[0]);
   set_axis(w, (int)n->ival, 0, 0);
   c = madds(w, n->arg[1]);
-  if (c.i + c.f == 0 && has_product(w->e->tp->dag, n->arg[1], (int)n->ival)) *(n->type == DT_F32 ? &c.f : &c.i) = 1;
-  return (Count){c.i * ext, c.f * ext};
+  bool pair = n->op == RED_CHAIN && tp_is_pair(w->e->tp, n->arg[1]);
+  if (c.i + c.f == 0 && has_product(w->e->tp->dag, n->arg[1], (int)n->ival)) *(n->type == DT_F32 ? &c.f : &c.i) = pair ? 2 : 1;
+  if (pair && w->e->tp->dot2) c.pairs = c.f;
+  return (Count){c.i * ext, c.f * ext, c.pairs * ext};
 }
 
 static uint32_t extent_axes(const Dag *d, Dx x) {
@@ -191,16 +193,16 @@ static Count stmt_madds(Walk *w, const TpStmt *t, int axis, bool at_end) {
   uint32_t later = extent_axes(d, t->rhs);
   for (int i = axis + 1; i < t->n_axes; i++) later |= d->node[t->extent[i]].axes;
   int64_t ext = extent(w, t->extent[axis]);
-  Count sum = {0, 0};
+  Count sum = {0};
   if (!(later >> axis & 1)) {
     set_axis(w, axis, 0, ext - 1);
     sum = ext ? stmt_madds(w, t, axis + 1, at_end) : sum;
-    return (Count){sum.i * (double)ext, sum.f * (double)ext};
+    return (Count){sum.i * (double)ext, sum.f * (double)ext, sum.pairs * (double)ext};
   }
   for (int64_t i = 0; i < ext; i++) {
     set_axis(w, axis, i, i);
     Count c = stmt_madds(w, t, axis + 1, at_end && (i == 0 || i + 1 == ext));
-    sum.i += c.i, sum.f += c.f;
+    sum.i += c.i, sum.f += c.f, sum.pairs += c.pairs;
   }
   return sum;
 }
@@ -250,6 +252,7 @@ void kern_work(const TpPlan *p, int first, int end, KernEval *e, bool temps, Ker
       Count c = stmt_madds(w, &p->tp->stmt[p->region[r].stmt[i]], 0, true);
       k.int_madds += c.i;
       k.f32_madds += c.f;
+      k.pair_madds += c.pairs;
     }
   }
   add_bytes(w, p, first, end, temps, &k);

@@ -67,7 +67,7 @@ typedef struct ModelSpentRow {
   const char *name, *where, *shape;                  /* ops, lines of the model's text, weights and states */
   const char *spec; bool spec_is_part;               /* what `lumen kern` takes to run it alone, or of several calls in one the heaviest */
   int64_t t_ns, n_calls, n_items, best_ns;           /* first thread's begin to last thread's end; of the fastest call */
-  double int_ops, f32_ops;                           /* two for a multiply-add */
+  double int_ops, f32_ops, pair_ops;                 /* two for a multiply-add; pair_ops: those of f32_ops that are done two at a time */
   double n_bytes, weight_bytes, state_bytes;         /* touched, once a call */
 } ModelSpentRow;
 typedef struct ModelSpent { ModelSpentRow *row; int n, cap; int64_t n_steps, n_tokens, t_ns, build_ns; } ModelSpent; /* build_ns: before the threads start */

@@ -149,6 +149,7 @@ void model_spent_add(Model *m, ModelSpent *s, const SpentJob *j) {
   r->n_calls++;
   r->int_ops += 2 * w.int_madds;
   r->f32_ops += 2 * w.f32_madds;
+  r->pair_ops += 2 * w.pair_madds;
   r->n_bytes += w.n_bytes;
   r->weight_bytes += w.weight_bytes;
   r->state_bytes += w.state_bytes;
@@ -181,7 +182,7 @@ Err *model_peak(Model *m, ModelPeak *out) {
 }
 
 double model_peak_seconds(const ModelPeak *p, const ModelSpentRow *r, bool *memory) {
-  double compute = (p->int_ops_per_s > 0 ? r->int_ops / p->int_ops_per_s : 0) + (p->f32_ops_per_s > 0 ? r->f32_ops / p->f32_ops_per_s : 0);
+  double compute = (p->int_ops_per_s > 0 ? r->int_ops / p->int_ops_per_s : 0) + (p->f32_ops_per_s > 0 ? (r->f32_ops - r->pair_ops / 2) / p->f32_ops_per_s : 0);
   double read = p->read_bytes_per_s > 0 ? r->n_bytes / p->read_bytes_per_s : 0;
   if (memory) *memory = read >= compute;
   return MAX(compute, read);

@@ -332,14 +332,17 @@ static IrRef axis_length(Emit *e, const TpRegion *r, int axis) {
 }
 
 /* Items run over the parallel axes: axis 0 slowest, then those whose length depends on data, the rest fastest, so that neighbours read the
-   same of what such an axis cuts up. The tiled axis counts its full tiles first, then the rows left over; its part of the item is returned. */
+   same of what such an axis cuts up. Tiles of axis 0 read the same, whichever rows they are of: then it is fastest, and what they share stays in the
+   second-level cache. The tiled axis counts its full tiles first, then the rows left over; its part of the item is returned. */
 static IrRef bind_item(Emit *e, IrRef item, const TpRegion *r, IrRef tiled_units) {
   IrRef unit = 0;
-  for (int pass = 0; pass < 3; pass++) {
+  int left = r->n_par;
+  bool rows_first = tiled_units && e->row_axis == 0;
+  for (int pass = rows_first ? -1 : 0; pass < 3; pass++) {
     for (int i = r->n_par - 1; i >= 0; i--) {
-      if ((i == 0 ? 2 : is_data(e->d, r->par[i]) ? 1 : 0) != pass) continue;
+      if ((i == 0 ? rows_first ? -1 : 2 : is_data(e->d, r->par[i]) ? 1 : 0) != pass) continue;
       IrRef part = item;
-      if (i > 0) {
+      if (--left > 0) {
         IrRef n = i == e->row_axis && tiled_units ? tiled_units : axis_length(e, r, i);
         part = ir_op2(&e->b, IR_urem, item, n);
         item = ir_op2(&e->b, IR_udiv, item, n);

@@ -55,6 +55,11 @@ static bool is_pair(const Tp *p, Dx term, Dx even[2]) {
   return true;
 }
 
+bool tp_is_pair(const Tp *p, Dx term) {
+  Dx even[2];
+  return is_pair(p, term, even);
+}
+
 static void mark_pairs(Tp *p, Dx x, bool *read) {
   const DxNode *n = &p->dag->node[x];
   Dx even[2];

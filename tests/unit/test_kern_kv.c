@@ -1,4 +1,4 @@
-/* Keys and values in a format of blocks, and attention with everything it may have, against plain C: the bytes that are stored, where they lie,
+/* Keys and values in a format of blocks and as pairs of bfloat16, and attention with everything it may have, against plain C: the bytes that are stored, where they lie,
    and what attention makes of them, in doubles. runtests: machine code */
 #include <math.h>
 #include <stdlib.h>
@@ -72,7 +72,13 @@ static Q8 q8_of(const float *x) {
 typedef struct Case { int H, G, D, P, n, window; float cap; bool sinks; } Case;
 
 /* kept[n][G][D] as it comes back out of a cache, or as it is. scale: of every 32, or NULL. */
-static void keep(float *x, int64_t n, bool q8, double *scale) {
+static float rounded(float x) {
+  float r = bf16_to_f32(f32_to_bf16(x));
+  return fabsf(r) < 0x1p-56f ? 0 : r;
+}
+
+static void keep(float *x, int64_t n, bool q8, bool bf16, double *scale) {
+  for (int64_t i = 0; bf16 && i < n; i++) x[i] = rounded(x[i]);
   for (int64_t i = 0; q8 && i < n; i += 32) {
     Q8 b = q8_of(x + i);
     if (scale) scale[i / 32] = (double)f16_to_f32(b.d);
@@ -92,8 +98,17 @@ static double quantized(const Case *c, const double *e, const double *scale, int
   return top > 0 && s > 0 ? rint(e[p] * (127 / top) * s) * (top / 127) / s : 0;
 }
 
+/* Weights of keys in bfloat16: of the largest of their 256 keys. */
+static void round_weights(double *s, int from, int m, double top) {
+  for (int seg = from / 256 * 256; seg <= m; seg += 256) {
+    double own = -1e300;
+    for (int p = MAX(seg, from); p <= MIN(seg + 255, m); p++) own = fmax(own, s[p]);
+    for (int p = MAX(seg, from); p <= MIN(seg + 255, m); p++) s[p] = (double)rounded((float)exp(s[p] - own)) * exp(own - top);
+  }
+}
+
 /* scale: of the values' groups, where weights are quantized; else NULL. */
-static void attention(const Case *c, int m, const float *q, const float *k, const float *v, const double *scale, const float *sink, double *y) {
+static void attention(const Case *c, int m, const float *q, const float *k, const float *v, const double *scale, bool bf16, const float *sink, double *y) {
   for (int h = 0; h < c->H; h++, q += c->D, y += c->D) {
     int g = h / (c->H / c->G), from = c->window && m - c->window + 1 > 0 ? m - c->window + 1 : 0;
     double top = c->sinks ? (double)sink[h] : -1e300, den = 0, *s = calloc((size_t)m + 1, sizeof *s);
@@ -103,8 +118,9 @@ static void attention(const Case *c, int m, const float *q, const float *k, cons
       top = fmax(top, s[p]);
     }
     for (int d = 0; d < c->D; d++) y[d] = 0;
+    if (bf16) round_weights(s, from, m, top);
     for (int p = from; p <= m; p++) {
-      s[p] = exp(s[p] - top);
+      if (!bf16) s[p] = exp(s[p] - top);
       den += s[p];
     }
     for (int d = 0; d < c->D; d++) {
@@ -135,6 +151,21 @@ static void stored_bytes(const Case *c, const KernSpec *ks, const KernSpec *vs, 
   EXPECT(wrong == 0, "%d numbers are not plain C's", wrong);
 }
 
+/* Where bfloat16 lie: of keys elements 2i and 2i + 1 together, for 16 positions side by side; of values positions 2i and 2i + 1, for all elements. */
+static void stored_pairs(const Case *c, const KernSpec *ks, const KernSpec *vs, const uint8_t *keys, const uint8_t *values, const float *k, const float *v) {
+  int64_t krow = tp_row_elems(ks->tp, buf_of(ks, "k")), vrow = tp_row_elems(vs->tp, buf_of(vs, "v"));
+  const uint16_t *kp = (const uint16_t *)(const void *)keys, *vp = (const uint16_t *)(const void *)values;
+  int wrong = 0;
+  for (int p = 0; p < c->n; p++)
+    for (int g = 0; g < c->G; g++)
+      for (int d = 0; d < c->D; d++) {
+        int64_t at = (int64_t)(g * 8 + p / 32 % 8) * 32 * c->D, from = ((int64_t)p * c->G + g) * c->D + d;
+        wrong += kp[p / 256 * krow + at + d / 2 * 64 + p % 32 * 2 + d % 2] != f32_to_bf16(rounded(k[from]));
+        wrong += vp[p / 256 * vrow + at + (int64_t)(p % 32 / 2) * 2 * c->D + d * 2 + p % 2] != f32_to_bf16(rounded(v[from]));
+      }
+  EXPECT(wrong == 0, "%d numbers are not plain C's", wrong);
+}
+
 static float *random_rows(int64_t n) {
   float *x = ARENA_ARRAY(arena, float, n);
   for (int64_t i = 0; i < n; i++) x[i] = rng();
@@ -151,7 +182,7 @@ static void quantize(float *q, int64_t n) {
 }
 
 static void check_case(const Case *c, const char *format, const char *precision) {
-  bool q8 = !strcmp(format, "q8_0");
+  bool q8 = !strcmp(format, "q8_0"), bf16 = !strcmp(format, "bf16");
   char line[300], name[300];
   snprintf(name, sizeof name, "attention over %s, %s: %d query and %d key heads of %d, %d positions, window %d, cap %g%s, is plain C's", format, precision, c->H, c->G, c->D, c->n, c->window, (double)c->cap, c->sinks ? ", sinks" : "");
   TEST(name) {
@@ -171,22 +202,24 @@ static void check_case(const Case *c, const char *format, const char *precision)
     run(ks, (Mem[]){{"x", padded(ks, "x", c->n, row, k)}, {"pos", pos}, {"k", keys}}, 3);
     run(vs, (Mem[]){{"x", padded(vs, "x", c->n, row, v)}, {"pos", pos}, {"v", values}}, 3);
     if (q8) stored_bytes(c, ks, vs, keys, values, k, v);
+    if (bf16) stored_pairs(c, ks, vs, keys, values, k, v);
     float *y = padded(as, "y", c->n, qrow, NULL);
     run(as, (Mem[]){{"q", padded(as, "q", c->n, qrow, q)}, {"k", keys}, {"v", values}, {"pos", pos}, {"sink", sink}, {"y", y}}, 6);
     bool codes = q8 && !strcmp(precision, "int8");
     double *scale = ARENA_ARRAY(arena, double, c->n * row / 32 + 1);
-    keep(k, c->n * row, q8, NULL), keep(v, c->n * row, q8, scale);
+    keep(k, c->n * row, q8, bf16, NULL), keep(v, c->n * row, q8, bf16, scale);
+    for (int64_t i = 0; bf16 && i < c->n * qrow; i++) q[i] = rounded(q[i]);
     if (codes) quantize(q, c->n * qrow);
     double *want = ARENA_ARRAY(arena, double, qrow), worst = 0, all = 0;
     for (int m = 0; m < c->n; m++) {
-      attention(c, m, q + m * qrow, k, v, codes ? scale : NULL, sink, want);
+      attention(c, m, q + m * qrow, k, v, codes ? scale : NULL, bf16, sink, want);
       for (int64_t i = 0; i < qrow; i++) {
         double d = fabs((double)y[m * tp_row_elems(as->tp, buf_of(as, "y")) + i] - want[i]);
         worst = d <= worst ? worst : d; /* NaN counts */
         all += d;
       }
     }
-    EXPECT(worst < (codes ? 2e-2 : 2e-5) && all < 2e-5 * (double)(c->n * qrow), "differs by %g, %g in the mean", worst, all / (double)(c->n * qrow)); /* a weight may lie between two steps */
+    EXPECT(worst < (codes || bf16 ? 2e-2 : 2e-5) && all < 2e-5 * (double)(c->n * qrow), "differs by %g, %g in the mean", worst, all / (double)(c->n * qrow)); /* a weight may lie between two steps */
   }
   arena_reset(arena);
 }
@@ -198,9 +231,9 @@ int main(void) {
   Arena *a = arena_new("forever");
   arena = arena_new("compile");
   EXPECT_OK(lang_std_load(a, NULL, &module));
-  for (size_t i = 0; module && i < 3 * COUNT_OF(row); i++) {
+  for (size_t i = 0; module && i < 4 * COUNT_OF(row); i++) {
     EXPECT_OK(kern_set_new(NULL, false, &set));
-    check_case(&row[i / 3], i % 3 == 1 ? "f32" : "q8_0", i % 3 == 2 ? "int8" : "f32");
+    check_case(&row[i / 4], i % 4 == 1 ? "f32" : i % 4 == 3 ? "bf16" : "q8_0", i % 4 >= 2 ? "int8" : "f32");
     kern_set_free(set);
   }
   arena_free(arena);
