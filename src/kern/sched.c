@@ -101,7 +101,7 @@ static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int s
 
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
-  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni};
+  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni, .dot2 = t->dot2};
   if (!r->contraction) {
     lockstep(t, p, r, shape, &s);
     return s;
