@@ -20,7 +20,7 @@
   X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
   X(T, relax,        0, FLAG, "",     NULL, 0, 0, "leave out what cannot be enforced, with a warning")                                    \
   X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts, in processor time")                                \
-  X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one")
+  X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, a folder that holds one, or a model file")
 OPT_DEFINE(GrammarOpts, ROWS)
 
 enum { INPUT_MAX = 64 << 20 };
@@ -146,13 +146,14 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;
   TextReply *reply = NULL;
+  Weights *w = NULL;
   Times t = {0};
   int64_t start = os_thread_cpu_ns();
   TRY(o->template ? calls_compile(a, o, &g, &reply) : compile(o, &g));
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
-  Err *e = o->tokenizer ? text_vocab_open(o->tokenizer, &v) : NULL;
+  Err *e = o->tokenizer ? cmd_tokenizer_open(a, "grammar", o->tokenizer, &w, &v) : NULL;
   if (!e && v) {
     start = os_thread_cpu_ns();
     e = grammar_vocab_new_with(v, reply ? keeps_marker : NULL, reply, &gv);
@@ -168,6 +169,7 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   text_reply_free(reply);
   grammar_vocab_free(gv);
   text_vocab_free(v);
+  file_weights_close(w);
   grammar_free(g);
   return e;
 }

@@ -247,6 +247,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   cmd_unused_tell("run", r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
+  cmd_vocab_tell("run", r->vocab);
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
