@@ -37,7 +37,10 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   if (!e) e = json_parse_file(o->tools, INPUT_MAX, &js);
   if (!e) e = text_tools_normalise(js, "tools", &tools);
   if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", o->tools);
-  if (!e) e = text_chat_calls(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out);
+  Str told = {0};
+  if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
+  if (told.n) fputs(told.p, stderr);
+  str_free(&told);
   if (!e) *reply = text_reply_new(chat->syntax, chat->reason, &(TextReplyOptions){.tools = tools}); /* asked for its markers only */
   str_free(&text);
   json_decref(js);

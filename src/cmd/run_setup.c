@@ -180,7 +180,10 @@ static Err *calls_open(Run *r, const TextToolChoice *choice) {
   json_t *tools;
   TRY(text_tools_normalise(r->tools, "tools", &tools));
   TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
-  Err *e = text_chat_calls(r->chat, &calls, &r->grammar);
+  Str told = {0};
+  Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
+  if (told.n) fprintf(stderr, "lumen run: not enforced: %s", told.p);
+  str_free(&told);
   r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = tools};
