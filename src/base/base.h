@@ -80,7 +80,8 @@ uint32_t f32_to_bits(float f);
 typedef struct FileMap { const uint8_t *p; size_t n_bytes; } FileMap;
 Err *os_map_file(const char *path, FileMap *out);            /* read-only, private */
 void os_unmap_file(FileMap *m);
-Err *os_read_file(const char *path, size_t max_bytes, Str *out);
+Err *os_read_file(const char *path, size_t max_bytes, Str *out);   /* a regular file: no pipe is waited for */
+Err *os_read_input(const char *path, size_t max_bytes, Str *out);  /* what the user names: "-" is standard input, a pipe is read to its end */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);

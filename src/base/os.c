@@ -26,15 +26,25 @@ static Err *io_err(const char *path, const char *what) {
   return err_new(code == ENOENT || code == ENOTDIR ? ERR_NOT_FOUND : ERR_IO, "%s: %s: %s", path, what, strerror(code));
 }
 
+/* A regular file, open for reading. */
+static Err *open_regular(const char *path, int *fd, struct stat *st) {
+  Err *e = NULL;
+  int got = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
+  if (got < 0) return io_err(path, "cannot be opened");
+  if (fstat(got, st)) e = io_err(path, "cannot be examined");
+  else if (!S_ISREG(st->st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st->st_mode) ? "a directory" : "a device or pipe");
+  if (e) close(got);
+  else *fd = got;
+  return e;
+}
+
 Err *os_map_file(const char *path, FileMap *out) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
-  if (fd < 0) return io_err(path, "cannot be opened");
+  int fd;
   struct stat st;
   Err *e = NULL;
   FileMap m = {0};
-  if (fstat(fd, &st)) e = io_err(path, "cannot be examined");
-  else if (!S_ISREG(st.st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
-  else if (st.st_size > 0) {
+  TRY(open_regular(path, &fd, &st));
+  if (st.st_size > 0) {
     void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED) e = io_err(path, "cannot be mapped");
     else m = (FileMap){p, (size_t)st.st_size};
@@ -70,12 +80,26 @@ Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
   return NULL;
 }
 
-Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
-  FILE *f = fopen(path, "rbe");
-  if (!f) return io_err(path, "cannot be opened");
+static Err *read_and_close(FILE *f, const char *path, size_t max_bytes, Str *out) {
   Err *e = os_read_all(f, max_bytes, out);
   fclose(f);
   return err_wrap(e, "%s", path);
+}
+
+Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
+  int fd;
+  struct stat st;
+  TRY(open_regular(path, &fd, &st));
+  FILE *f = fdopen(fd, "rb");
+  if (f) return read_and_close(f, path, max_bytes, out);
+  close(fd);
+  return err_new(ERR_MEMORY, "%s: no memory to read it", path);
+}
+
+Err *os_read_input(const char *path, size_t max_bytes, Str *out) {
+  if (!strcmp(path, "-")) return err_wrap(os_read_all(stdin, max_bytes, out), "standard input");
+  FILE *f = fopen(path, "rbe");
+  return f ? read_and_close(f, path, max_bytes, out) : io_err(path, "cannot be opened");
 }
 
 static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {

@@ -182,7 +182,6 @@ Err *model_plan_memory(Model *m) {
   for (int l = 0; l < m->n_layers; l++) add_call(m, m->by_layer[l], l);
   add_call(m, m->post, -1);
   const Var *r = &m->var[m->post->result];
-  m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
   m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
   for (int i = 0; i < 2 + m->n_bodies; i++) TRY(check_data(m, i < 2 ? ends[i] : m->body[i - 2]));
