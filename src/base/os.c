@@ -26,8 +26,7 @@ static Err *io_err(const char *path, const char *what) {
   return err_new(code == ENOENT || code == ENOTDIR ? ERR_NOT_FOUND : ERR_IO, "%s: %s: %s", path, what, strerror(code));
 }
 
-/* A regular file, open for reading. */
-static Err *open_regular(const char *path, int *fd, struct stat *st) {
+Err *os_open_regular(const char *path, int *fd, struct stat *st) {
   Err *e = NULL;
   int got = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
   if (got < 0) return io_err(path, "cannot be opened");
@@ -36,27 +35,6 @@ static Err *open_regular(const char *path, int *fd, struct stat *st) {
   if (e) close(got);
   else *fd = got;
   return e;
-}
-
-Err *os_map_file(const char *path, FileMap *out) {
-  int fd;
-  struct stat st;
-  Err *e = NULL;
-  FileMap m = {0};
-  TRY(open_regular(path, &fd, &st));
-  if (st.st_size > 0) {
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) e = io_err(path, "cannot be mapped");
-    else m = (FileMap){p, (size_t)st.st_size};
-  }
-  close(fd);
-  if (!e) *out = m;
-  return e;
-}
-
-void os_unmap_file(FileMap *m) {
-  if (m->p) munmap((void *)(uintptr_t)m->p, m->n_bytes);
-  *m = (FileMap){0};
 }
 
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
@@ -89,7 +67,7 @@ static Err *read_and_close(FILE *f, const char *path, size_t max_bytes, Str *out
 Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
   int fd;
   struct stat st;
-  TRY(open_regular(path, &fd, &st));
+  TRY(os_open_regular(path, &fd, &st));
   FILE *f = fdopen(fd, "rb");
   if (f) return read_and_close(f, path, max_bytes, out);
   close(fd);
@@ -318,11 +296,6 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
-
-void os_drop_file_pages(const void *p, size_t n_bytes) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = ROUND_UP((uintptr_t)p, page), hi = ((uintptr_t)p + n_bytes) / page * page;
-  if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_DONTNEED);
-}
 
 void os_pages_free(Pages *p) {
   if (p->p) munmap(p->p, p->n_bytes);

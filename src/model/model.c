@@ -197,7 +197,7 @@ static Err *load_parts(Model *m) {
     drop_unread(s);
     mark_packed(m, s);
   }
-  TRY(model_load_weights(m));
+  TRY(file_weights_explain(m->weights, model_load_weights(m)));
   TRY(model_plan_memory(m));
   if (trace_on(TRACE_plan, NULL)) {
     Str s = {0};
@@ -226,6 +226,7 @@ Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
   Model *m = model_new(opt);
   m->path = arena_dup(m->arena, path);
   Err *e = prepare_parts(m, path);
+  if (m->weights) e = file_weights_explain(m->weights, e);
   m->times.open_ns = os_now_ns() - t0;
   if (e) model_close(m);
   else *out = m;

@@ -440,7 +440,8 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);
   m->job = st.job;
   m->cap_jobs = st.cap_jobs;
-  if (e) return e;
+  TRY(e);
+  if (file_weights_failed(m->weights)) return file_weights_check(m->weights); /* rows of embeddings are read where they lie */
   for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;
@@ -449,6 +450,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
 
 /* ---- sequences ----------------------------------------------------------------------------------------------------- */
 Err *seq_new(Model *m, Seq **out) {
+  CHECK(m->is_loaded, "a sequence of a model that is prepared only");
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;

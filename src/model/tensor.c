@@ -58,6 +58,7 @@ Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, co
   TRY(file_weights_open(a, path, model_format_find, r.module, &r.weights));
   Err *e = kern_set_new(t, false, &r.kerns);
   if (!e) e = decode(&r, name, rows, cols, out);
+  e = file_weights_explain(r.weights, e);
   kern_set_free(r.kerns);
   file_weights_close(r.weights);
   return e;

@@ -788,6 +788,12 @@ Err *text_vocab_open(const char *path, TextVocab **out) {
   if (!e) e = open_text(path, !is_dir, &map, &own, &text);
   if (!e) e = err_wrap(text_vocab_read(tmp, path, text.p ? (const char *)text.p : "", text.n_bytes, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
+  Err *changed = os_map_check(&map, path);
+  if (changed) {
+    err_free(e);
+    text_vocab_free(v);
+    e = changed;
+  }
   str_free(&own);
   os_unmap_file(&map);
   arena_free(tmp);
