@@ -530,7 +530,7 @@ static void put_buffer(Form *f, const DxNode *n) {
   const TpBuf *b = &pl->p->buf[n->ival];
   const FormatForm *fmt = b->fmt ? b->fmt : b->blocks;
   bool ranged = n->ival < pl->d->n_load_range; /* ranges decide how ints are divided, and how many items there are */
-  int64_t v[] = {b->mem, b->raw, fmt != NULL, fmt ? b->block_dim : 0, fmt && fmt == b->blocks ? b->side_dim + 1 : 0, b->n_dims, ranged};
+  int64_t v[] = {b->mem, b->raw, b->bf16, fmt != NULL, fmt ? b->block_dim : 0, fmt && fmt == b->blocks ? b->side_dim + 1 : 0, b->n_dims, ranged};
   put_ints(f, v, COUNT_OF(v));
   if (fmt) str_add_n(&f->out, fmt->decl->name, strlen(fmt->decl->name) + 1);
   if (ranged) str_add_n(&f->out, &pl->d->load_range[n->ival], sizeof(DxRange));
@@ -594,21 +594,6 @@ static void finish_region(Planner *pl, TpRegion *r) {
   str_free(&name);
 }
 
-/* A temporary whose every value is a bfloat16 by its form loses nothing in 16 bits. */
-static void narrow_temps(Tp *p) {
-  for (int b = 0; b < p->n_bufs; b++) {
-    TpBuf *t = &p->buf[b];
-    bool all = t->role == BUF_TEMP && t->mem == IR_M_f32 && t->alias == b, any = false;
-    for (int i = 0; i < p->n_bufs && all; i++) all = i == b || p->buf[i].alias != b;
-    for (int i = 0; i < p->n_stmts && all; i++) {
-      if (p->stmt[i].buf != b) continue;
-      any = true;
-      all = tp_is_bf16(p->dag, p->stmt[i].rhs);
-    }
-    if (all && any) t->mem = IR_M_bf16, t->bf16 = true;
-  }
-}
-
 Err *tp_plan(Tp *p, TpPlan **out) {
   Planner *pl = ARENA_NEW(p->arena, Planner);
   *pl = (Planner){.p = p, .d = p->dag, .a = p->arena, .plan = ARENA_NEW(p->arena, TpPlan)};
@@ -617,7 +602,7 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   pl->stmt_region = ARENA_ARRAY(p->arena, int, p->n_stmts);
   for (int i = 0; i < p->n_stmts; i++) pl->stmt_region[i] = -1;
   for (int i = 0; i < p->n_stmts; i++) order_axes(pl, &p->stmt[i]);
-  if (p->narrow) narrow_temps(p);
+  tp_keep_bf16(p);
   merge_equal(pl);
   inline_cheap(pl);
   drop_unused(pl);

@@ -12,6 +12,8 @@ typedef struct ToolPattern ToolPattern;
 void text_chat_write_call(Str *out, const ToolPattern *p, const json_t *call, int index);
 /* A request's special tokens: the chat's, or empty ones, so that templates that add them to texts render. A new reference. */
 json_t *text_chat_special_tokens(const TextChat *c);
+/* Definitions with what clients leave out and some templates want: descriptions (empty ones), one type instead of a list. False: they had it all. */
+bool text_tools_complete(json_t *tools);
 /* An offered tool, qzwordfn, for conversations that show a template's ways. A new reference. */
 json_t *text_chat_probe_tools(void);
 #endif

@@ -305,6 +305,7 @@ Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm 
   make_visible(c, messages);
   Err *first = text_template_chat_marked(c->template, own, now, out, user);
   Err *e = first;
+  if (e && text_tools_complete(json_object_get(own, "tools"))) e = text_template_chat_marked(c->template, own, now, out, user);
   for (int form = 0; e && form < 3; form++) {
     if (form == 0) late_systems_to_users(messages);
     else if (form == 1) system_to_user(messages);

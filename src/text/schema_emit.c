@@ -107,6 +107,9 @@ static Err *number_fill(Schema *s, uint32_t r, const Dfa *d) {
   return NULL;
 }
 
+/* What a schema spells is generated in one spelling and taken in any. */
+static int spelled(const Schema *s) { return s->flags & GRAMMAR_ANY_ORDER ? GR_ENC_JSON : GR_ENC_JSON_PLAIN; }
+
 /* How a text begins and ends here, and what stands between: up to two ways. */
 typedef struct Quote { const char *open, *close; int mode; } Quote;
 static int quotes_of(const Schema *s, bool exact, Quote out[2]) {
@@ -115,7 +118,7 @@ static int quotes_of(const Schema *s, bool exact, Quote out[2]) {
     return 1;
   }
   bool python = s->values == GR_VALUES_PYTHON;
-  out[0] = (Quote){"\"", "\"", python ? GR_ENC_PYTHON : exact ? GR_ENC_JSON : GR_ENC_JSON_FREE};
+  out[0] = (Quote){"\"", "\"", python ? GR_ENC_PYTHON : exact ? spelled(s) : GR_ENC_JSON_FREE};
   out[1] = (Quote){"'", "'", GR_ENC_PYTHON_SINGLE};
   return python ? 2 : 1;
 }
@@ -538,7 +541,7 @@ static Err *any_value(Schema *s, const DfaWord *name, const CondSet *set, uint32
 
 /* The states of the keys, once for each way to quote them; map: where to enter them, behind the byte in first. */
 static Err *keys_encode(Schema *s, ObjectParts *p, const uint32_t *colon, uint32_t map[2], char first[2], int *n_ways) {
-  static const struct { int mode; char quote; } ways[] = {{GR_ENC_JSON, '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
+  const struct { int mode; char quote; } ways[] = {{spelled(s), '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
   int from = s->values == GR_VALUES_JSON ? 0 : s->values == GR_VALUES_PYTHON ? 1 : 3, n = s->values == GR_VALUES_PYTHON ? 2 : 1;
   *n_ways = p->n ? n : 0;
   p->o->key_base = (uint32_t)s->g->n_st;
