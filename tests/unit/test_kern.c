@@ -115,6 +115,35 @@ static int precisions_of(const char *op, const char **out, int max) {
   return n;
 }
 
+/* One row of weights with one code among them that is no number would make every result no number, and equal whatever is wrong. */
+static void one_row(void) {
+  const OpDecl *op = NULL;
+  for (int i = 0; i < module->n_ops && !op; i++) if (takes_weights(module->op[i])) op = module->op[i];
+  TEST("weights drawn in any format are numbers") {
+    for (int i = 0; op && i < module->n_formats; i++) {
+      Arena *a = arena_new("compile");
+      const FormatDecl *f = module->format[i];
+      KernData *d = NULL;
+      KernSpec *s = NULL;
+      KernCall call;
+      Str text = {0};
+      spec_text(op, f->name, 2, 1, f->block == 1 ? 64 : 2 * f->block, &text);
+      Err *e = kern_call_parse(a, text.p, &call);
+      if (!e) e = kern_call_build(a, module, &call, NULL, &s);
+      for (uint64_t seed = 0; seed < 4 && !e; seed++) {
+        e = kern_data_new(s, seed, &d);
+        if (!e) e = kern_data_interp(d);
+        if (!e) e = kern_data_compare(d, d);
+        kern_data_free(d);
+        d = NULL;
+      }
+      EXPECT_OK(e);
+      str_free(&text);
+      arena_free(a);
+    }
+  }
+}
+
 static void cross_all(void) {
   int n_found = 0;
   for (int i = 0; i < module->n_ops; i++) {
@@ -386,6 +415,7 @@ int main(void) {
   can_fail();
   work();
   keys();
+  one_row();
   peak();
   spec_file();
   cross_all();
