@@ -71,7 +71,7 @@ static Err *parse_and_free(Err *e, Str *s, size_t max_bytes, const char *what, j
 
 Err *json_parse_file(const char *path, size_t max_bytes, json_t **out) {
   Str s = {0};
-  Err *e = os_read_file(path, max_bytes, &s);
+  Err *e = os_read_text(path, max_bytes, &s);
   return parse_and_free(e, &s, max_bytes, path, out);
 }
 

@@ -74,10 +74,29 @@ Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
   return err_new(ERR_MEMORY, "%s: no memory to read it", path);
 }
 
+/* Moves what was read, less a byte order mark, to out. */
+static Err *take_text(Err *e, Str *s, const char *path, Str *out) {
+  bool is_wide = s->n >= 2 && (!memcmp(s->p, "\xFF\xFE", 2) || !memcmp(s->p, "\xFE\xFF", 2));
+  size_t mark = s->n >= 3 && !memcmp(s->p, "\xEF\xBB\xBF", 3) ? 3 : 0;
+  if (!e && is_wide) e = err_new(ERR_FORMAT, "%s: its byte order mark says UTF-16, expected UTF-8", path);
+  if (!e && s->n) str_add_n(out, s->p + mark, s->n - mark);
+  str_free(s);
+  return e;
+}
+
+Err *os_read_text(const char *path, size_t max_bytes, Str *out) {
+  Str s = {0};
+  Err *e = os_read_file(path, max_bytes, &s);
+  return take_text(e, &s, path, out);
+}
+
 Err *os_read_input(const char *path, size_t max_bytes, Str *out) {
-  if (!strcmp(path, "-")) return err_wrap(os_read_all(stdin, max_bytes, out), "standard input");
-  FILE *f = fopen(path, "rbe");
-  return f ? read_and_close(f, path, max_bytes, out) : io_err(path, "cannot be opened");
+  Str s = {0};
+  bool is_stdin = !strcmp(path, "-");
+  FILE *f = is_stdin ? NULL : fopen(path, "rbe");
+  if (!f && !is_stdin) return io_err(path, "cannot be opened");
+  Err *e = f ? read_and_close(f, path, max_bytes, &s) : err_wrap(os_read_all(stdin, max_bytes, &s), "standard input");
+  return take_text(e, &s, f ? path : "standard input", out);
 }
 
 static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {

@@ -1,5 +1,6 @@
 /* `lumen grammar`: a JSON Schema, a GBNF grammar, a regular expression, or the calls of a chat template, compiled as structured output would, and
-   tried on texts, one a line of standard input (of calls each a JSON string). --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
+   tried on texts, one a line of standard input (of calls each a JSON string). --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks.
+   Without either it says how large the grammar is and how long it took. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -15,7 +16,7 @@
   X(T, answer,       0, FLAG, "",     NULL, 0, 0, "text and calls; else calls only")                                                      \
   X(T, one_call,     0, FLAG, "",     NULL, 0, 0, "one call at most")                                                                     \
   X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
-  X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \
+  X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, names in one spelling, integers without a point") \
   X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
   X(T, relax,        0, FLAG, "",     NULL, 0, 0, "leave out what cannot be enforced, with a warning")                                    \
   X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts, in processor time")                                \
@@ -103,11 +104,13 @@ static int double_order(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
-static void bench_print(Times *t, double compile_ms, double vocab_ms, GrammarSize size) {
+static void size_print(double compile_ms, GrammarSize size) { printf("compile_ms %.3f\nrules %d\nstates %d\nedges %d\n", compile_ms, size.n_rules, size.n_states, size.n_edges); }
+
+static void bench_print(Times *t, double vocab_ms) {
   double sum = 0;
   for (int i = 0; i < t->n; i++) sum += t->us[i];
   if (t->n) qsort(t->us, (size_t)t->n, sizeof *t->us, double_order);
-  printf("compile_ms %.3f\nvocab_ms %.1f\nrules %d\nstates %d\nedges %d\nmasks %d\n", compile_ms, vocab_ms, size.n_rules, size.n_states, size.n_edges, t->n);
+  printf("vocab_ms %.1f\nmasks %d\n", vocab_ms, t->n);
   if (t->n) printf("mask_mean_us %.2f\nmask_median_us %.2f\nmask_p99_us %.2f\nmask_max_us %.2f\n", sum / t->n, t->us[t->n / 2], t->us[t->n * 99 / 100], t->us[t->n - 1]);
 }
 
@@ -161,7 +164,8 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
     if (o->test || o->mask_bench) e = each_line(a, o, m, v, gv, &t);
     grammar_matcher_free(m);
   }
-  if (!e && o->mask_bench) bench_print(&t, compile_ms, vocab_ms, grammar_size(g));
+  if (!e && !o->test) size_print(compile_ms, grammar_size(g));
+  if (!e && o->mask_bench) bench_print(&t, vocab_ms);
   text_reply_free(reply);
   grammar_vocab_free(gv);
   text_vocab_free(v);

@@ -230,7 +230,9 @@ static void add_python(Encoder *en, uint32_t lo, uint32_t hi, int32_t to) {
   for (size_t i = 0; i < COUNT_OF(raw); i++) if (MAX(lo, raw[i].lo) <= MIN(hi, raw[i].hi)) add_utf8(en, MAX(lo, raw[i].lo), MIN(hi, raw[i].hi), to);
   for (uint32_t c = lo; c <= MIN(hi, 0x1Fu); c++) {
     SeqByte b[4] = {one_byte('\\', '\\'), one_byte('x', 'x'), hex_byte((int)c >> 4, (int)c >> 4), hex_byte((int)c & 15, (int)c & 15)};
-    if (c != 9 && c != 10 && c != 13) seq_add(en, b, 4, to);
+    if (c == 9 || c == 10 || c == 13) continue;
+    seq_add(en, b, 4, to);
+    add_control(en, (uint8_t)c, to); /* of templates that write texts as JSON does */
   }
 }
 

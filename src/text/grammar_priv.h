@@ -159,6 +159,7 @@ typedef struct GrArgs {
   const char *sep, *close;   /* then: another argument follows, none does */
   uint32_t *any_text;        /* [2] rules of texts that are not bounded, shared by all tools: 0, or made before; [1]: where null is read and allowed */
   const json_t *tool;        /* whose parameters: what their reader takes for text is text */
+  bool escapes;              /* the template writes what is not ASCII as \u escapes */
 } GrArgs;
 Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule);
 

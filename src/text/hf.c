@@ -744,7 +744,7 @@ static void read_config(Arena *tmp, const char *path, TextVocab *v) {
   Str text = {0};
   Val root;
   if (!os_exists(config)) return;
-  Err *e = os_read_file(config, 16 << 20, &text);
+  Err *e = os_read_text(config, 16 << 20, &text);
   if (!e) e = text_json_parse(tmp, text.p ? text.p : "", text.n, &root);
   if (!e) {
     int bos = token_named(v, val_get(root, "bos_token")), eos = token_named(v, val_get(root, "eos_token"));

@@ -76,10 +76,8 @@ static void common_rules(Schema *s) {
   g->rule[s->ws].start = q;
   grammar_call_add(g, q, spaces, GR_PLAIN, end);
   grammar_call_add(g, q, tabs, GR_PLAIN, end);
-  bool python = s->values == GR_VALUES_PYTHON;
-  s->word[0] = word_rule(g, python ? "None" : "null", s->values == GR_VALUES_BRACES ? "None" : NULL);
-  s->word[1] = word_rule(g, python ? "True" : "true", NULL);
-  s->word[2] = word_rule(g, python ? "False" : "false", NULL);
+  static const char *const words[][2] = {{"null", "None"}, {"true", "True"}, {"false", "False"}}; /* outside of JSON some templates write Python's */
+  for (int i = 0; i < 3; i++) s->word[i] = word_rule(g, words[i][0], s->args ? words[i][1] : NULL);
 }
 
 /* The rule of a set of conditions; its states are made later (schema_emit's loop), so recursion is a loop there. */
@@ -108,7 +106,7 @@ static Err *number_fill(Schema *s, uint32_t r, const Dfa *d) {
 }
 
 /* What a schema spells is generated in one spelling and taken in any. */
-static int spelled(const Schema *s) { return s->flags & GRAMMAR_ANY_ORDER ? GR_ENC_JSON : GR_ENC_JSON_PLAIN; }
+static int spelled(const Schema *s) { return s->escapes || (s->flags & GRAMMAR_ANY_ORDER) ? GR_ENC_JSON : GR_ENC_JSON_PLAIN; }
 
 /* How a text begins and ends here, and what stands between: up to two ways. */
 typedef struct Quote { const char *open, *close; int mode; } Quote;
@@ -487,7 +485,7 @@ static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *c
     TRY(of(s, class[i].name >= 0 ? &k->name[class[i].name] : NULL, &set, &value[i]));
   }
   *o = (GrObject){.n_names = k->n_names, .n_classes = n, .required = required, .next_required = next, .n_required_from = from, .value = value};
-  o->any_order = (s->args || (s->flags & GRAMMAR_ANY_ORDER)) && k->n_names <= 48; /* some templates sort arguments, none say how */
+  o->any_order = (s->is_call || (s->flags & GRAMMAR_ANY_ORDER)) && k->n_names <= 48; /* some templates sort arguments, none say how */
   return NULL;
 }
 

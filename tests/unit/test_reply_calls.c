@@ -8,7 +8,7 @@
 #include "text/replyparts.h"
 #include "text/toolcall.h"
 
-enum { WALKS = 6, STEPS = 260, TEXT_MAX_BYTES = 900 };
+enum { WALKS = 6, STEPS = 320, TEXT_MAX_BYTES = 900 };
 static const struct tm now = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
 static uint64_t seed = 1;
 
@@ -204,6 +204,82 @@ static void check_known(const char *label, const TextChat *c, int *n_known, int 
   json_decref(tools);
 }
 
+/* ---- every kind of value as the template writes it ---- */
+
+static const char *const typed_tools =
+  "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+  "\"s\":{\"type\":\"string\",\"description\":\"d\"},\"i\":{\"type\":\"integer\",\"description\":\"d\"},\"n\":{\"type\":\"number\",\"description\":\"d\"},\"b\":{\"type\":\"boolean\",\"description\":\"d\"},"
+  "\"z\":{\"type\":[\"string\",\"null\"],\"description\":\"d\"},\"e\":{\"type\":\"string\",\"enum\":[\"서울\",\"b c\"],\"description\":\"d\"},\"t\":{\"type\":\"array\",\"description\":\"d\",\"items\":{\"type\":\"string\"}},"
+  "\"o\":{\"type\":\"object\",\"description\":\"d\",\"properties\":{\"lat\":{\"type\":\"number\"},\"open\":{\"type\":\"boolean\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"no\":{\"type\":\"null\"}},\"additionalProperties\":false},"
+  "\"a\":{\"type\":\"array\",\"description\":\"d\",\"items\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":[\"integer\",\"null\"]}}}}}}}}]";
+static const char *const typed_args[] = {
+  "{}", "{\"s\": \"a\"}", "{\"s\": \"\"}", "{\"s\": \"한국어 \\\"q\\\" \\\\ / 'x'\"}", "{\"s\": \"line 1\\nline 2\\n\"}", "{\"s\": \" <b> & </x> \"}", "{\"s\": \"0042\"}", "{\"s\": \"true\"}", "{\"s\": \"null\"}",
+  "{\"s\": \"{\\\"a\\\": 1}\"}", "{\"s\": \"\\t\\u0001\"}", "{\"i\": 3}", "{\"i\": -3}", "{\"i\": 0}", "{\"i\": 12345678901}", "{\"n\": 1.5}", "{\"n\": -0.25}", "{\"n\": 1e-07}", "{\"n\": 2}", "{\"n\": 1e+22}",
+  "{\"b\": true}", "{\"b\": false}", "{\"z\": null}", "{\"z\": \"x\"}", "{\"e\": \"서울\"}", "{\"e\": \"b c\"}", "{\"t\": [\"x\", \"y\\\"z\"]}", "{\"t\": []}", "{\"o\": {}}",
+  "{\"o\": {\"lat\": 37.5, \"open\": true, \"tags\": [\"a\", \"한\"], \"no\": null}}", "{\"a\": [{\"name\": \"K \\\"J\\\"\", \"age\": null}, {\"name\": \"\", \"age\": 3}]}", "{\"a\": []}",
+  "{\"s\": \"a\", \"i\": 1, \"b\": true, \"e\": \"b c\"}", "{\"b\": false, \"s\": \"x y\", \"n\": 3.5}",
+};
+
+enum { PROMPT_TAIL = 24 }; /* of a prompt, bytes that a call may begin with */
+
+/* Where the answer's own bytes begin: behind what a prompt and a conversation share. */
+static size_t answer_at(const TextChat *c, const json_t *tools, const Str *shown) {
+  json_t *body = json_pack("{s:[{s:s, s:s}], s:O}", "messages", "role", "user", "content", "q", "tools", tools), *request = NULL, *own = NULL;
+  Str prompt = {0};
+  size_t n = 0;
+  Err *e = text_chat_request(c, TEXT_CHAT_COMPLETIONS, body, &request, &own);
+  if (!e) e = text_chat_render(c, request, &now, &prompt, NULL);
+  while (!e && n < prompt.n && n < shown->n && prompt.p[n] == shown->p[n]) n++;
+  err_free(e);
+  str_free(&prompt);
+  json_decref(request);
+  json_decref(own);
+  json_decref(body);
+  return n;
+}
+
+/* The one call in the text, from some place in front of it on, is `want`. */
+static bool reads_as(const TextChat *c, const json_t *tools, const Str *text, const json_t *want) {
+  bool same = false;
+  for (size_t k = 0; k < text->n && k <= PROMPT_TAIL && !same; k++) {
+    json_t *message = message_of(c, tools, text->p + k, text->n - k, 0, text->n), *calls = json_object_get(message, "tool_calls");
+    json_t *got = json_array_size(calls) == 1 ? parsed(json_string_value(json_object_get(json_object_get(json_array_get(calls, 0), "function"), "arguments"))) : NULL;
+    same = json_equal(got, want);
+    json_decref(got);
+    json_decref(message);
+  }
+  return same;
+}
+
+/* What the template writes for a call is read back as that call, and its grammar takes it, also where it is one of text and calls. */
+static void check_typed(const char *label, const TextChat *c, int *n_typed) {
+  json_t *tools = parsed(typed_tools);
+  Grammar *g = calls_of(label, c, tools, false, false), *t = calls_of(label, c, tools, true, true);
+  GrammarMatcher *m = g ? grammar_matcher_new(g, NULL) : NULL, *free_text = t ? grammar_matcher_new(t, NULL) : NULL;
+  for (size_t i = 0; m && free_text && i < COUNT_OF(typed_args); i++) {
+    Str shown = {0}, call = {0};
+    str_addf(&call, "[[\"look\", %s]]", typed_args[i]);
+    if (rendered_calls(c, tools, call.p, &shown)) {
+      size_t start = answer_at(c, tools, &shown), at = 0;
+      start -= MIN(start, (size_t)PROMPT_TAIL);
+      Str answer = {.p = shown.p + start, .n = shown.n - start};
+      json_t *want = parsed(typed_args[i]);
+      size_t n = longest(m, &answer, &at);
+      EXPECT(reads_as(c, tools, &answer, want), "%s: %s is not read back from %s", label, typed_args[i], answer.p);
+      EXPECT(n > 0 && takes(free_text, answer.p + at, n), "%s: %s is not taken: %s", label, typed_args[i], answer.p);
+      json_decref(want);
+      (*n_typed)++;
+    }
+    str_free(&shown);
+    str_free(&call);
+  }
+  grammar_matcher_free(m);
+  grammar_matcher_free(free_text);
+  grammar_free(g);
+  grammar_free(t);
+  json_decref(tools);
+}
+
 /* ---- walks ---- */
 
 /* A real vocabulary, and the markers of the syntax twice: as special tokens and as plain ones. */
@@ -363,7 +439,7 @@ static void check_walks(const char *label, const TextChat *c, const GrammarVocab
 
 /* ---- all templates ---- */
 
-typedef struct Sums { int n_templates, n_known, n_pairs, n_rests, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
+typedef struct Sums { int n_templates, n_known, n_pairs, n_rests, n_typed, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
 
 static void note_syntax(Sums *s, const char *name) {
   for (int i = 0; i < s->n_seen; i++)
@@ -382,6 +458,7 @@ static void check_file(const char *path, const json_t *special, const GrammarVoc
     note_syntax(sums, text_syntax_name(c->syntax));
     sums->n_templates++;
     check_known(label, c, &sums->n_known, &sums->n_pairs, &sums->n_rests);
+    check_typed(label, c, &sums->n_typed);
     check_walks(label, c, v, &sums->n_walks, &sums->n_over);
   }
   str_free(&src);
@@ -422,7 +499,7 @@ int main(void) {
     EXPECT(sums.n_seen == n && n == n_rows, "%d of %d rows, the first missing: %s", n, n_rows, sums.seen[n]);
   }
   TEST("pairs and walks that came to an end") {
-    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36 && sums.n_rests > 1000, "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
+    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36 && sums.n_rests > 1000 && sums.n_typed >= 55 * (int)COUNT_OF(typed_args), "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
     EXPECT(sums.n_over * 10 >= sums.n_walks * 9, "%d of %d walks", sums.n_over, sums.n_walks);
   }
   if (getenv("LUMEN_SHOW")) fprintf(stderr, "%d templates, %d known, %d pairs, %d walks, %d over\n", sums.n_templates, sums.n_known, sums.n_pairs, sums.n_walks, sums.n_over);
