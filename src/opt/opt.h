@@ -264,7 +264,7 @@ typedef struct TpRegion {
   int *arg; int n_args;     /* argument table of the function: buffer (alias root), ~symbol, or TP_TABLE + table */
   int phase;                /* regions of one phase do not depend on each other */
   char *name;               /* for traces: the ops its statements come from */
-  uint64_t key;             /* equal keys: the same function */
+  const uint8_t *form; size_t n_form; /* equal bytes: the same function, whatever addresses and pitches */
 } TpRegion;
 typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;
 /* Merges equal statements, inlines cheap ones, drops unused ones, forms regions, localizes temporaries. */
