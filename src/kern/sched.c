@@ -3,11 +3,18 @@
    registers for operands wins. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int sums; bool integer, coded; int64_t K; } Need; /* sums: accumulators a row needs at once */
+typedef struct Need { int sums; bool integer, coded, steps, stepped; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: wanted in sums of codes; stepped: found */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
+  StepSum s;
   if (!dag_walk_first(p->tp->dag, x)) return;
+  if (n->steps && d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s)) {
+    n->sums++;
+    n->integer = n->coded = n->stepped = true;
+    if (s.add) look(p, s.add, n);
+    return;
+  }
   if (d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM)) n->sums++;
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
   if (d->kind == DX_WGT) {
@@ -89,12 +96,13 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   }
   Need n = {0};
   for (int i = 0; i < r->n_stmts; i++) {
-    Need one = {0};
+    Need one = {.steps = shape == KERN_MANY && t->vnni && !t->tiles};
     dag_walk_begin(p->tp->dag);
     look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
     n.sums = MAX(n.sums, i + one.sums); /* what earlier statements made waits in registers */
     n.integer |= one.integer;
     n.coded |= one.coded;
+    n.stepped |= one.stepped;
     n.K = MAX(n.K, one.K);
   }
   if (shape == KERN_ONE) {
@@ -114,6 +122,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
   s.stage = shape == KERN_MANY && n.coded;
+  s.steps = n.stepped;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);

@@ -416,7 +416,7 @@ Vals emit(Emit *e, Dx x) {
     case DX_SYM: case DX_AXIS: v = emit_axis(e, x); break;
     case DX_LOAD: v = emit_load(e, x); break;
     case DX_WGT: v = emit_weight(e, x); break;
-    case DX_OP: if (!emit_from_panel(e, x, &v)) v = emit_op_node(e, x); break;
+    case DX_OP: if (!emit_from_panel(e, x, &v) && !emit_steps(e, x, &v)) v = emit_op_node(e, x); break;
     case DX_RED: v = emit_reduce(e, x, NULL); break;
     default: CHECK(false, "a node of kind %d outside its place", n->kind); v = one(e, 0, false);
   }
@@ -694,6 +694,7 @@ static Vals reduce_short(Emit *e, Dx x) {
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
+  if (n.op == RED_ISUM && !init && emit_steps(e, x, &out)) return out;
   if (n.op == RED_ISUM && ((!init && emit_tile_bytes(e, x, &out)) || emit_dot4(e, x, init, &out))) return out;
   if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
   if (in_lanes(e, x) && is_short(e->d, &n)) return reduce_short(e, x);

@@ -14,7 +14,7 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; int64_t off, row_bytes; } Local; /* of a tile of rows: one value or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
-typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
+typedef struct Panel { bool code, value, steps; Dx expr; int64_t off; } Panel; /* steps: codes times their step, as the form says */ /* pairs: as emit_panel says */
 
 /* Values already made in an IR block, by what they are. */
 typedef struct Made { struct { uint64_t key; IrRef v; } at[256]; int n, block; } Made;
@@ -122,6 +122,9 @@ IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+/* step.c: a sum over a panel of codes times their step (false: not of that shape, or there is no such panel), and what the panel keeps of four codes. */
+bool emit_steps(Emit *e, Dx x, Vals *out);
+IrRef emit_stepped(Emit *e, int buf, Lin k, IrRef codes);
 bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
 bool emit_tile_pairs(Emit *e, Dx red, Vals *out);
 Dx panel_weight(const Dag *d, Dx x);           /* the only weight of an expression over constants; at most 0: there is none, or more */

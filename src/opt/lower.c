@@ -414,8 +414,17 @@ static void find_panels(Emit *e, Dx x) {
     need_panel(e, of, false, x);
     return;
   }
+  StepSum s;
+  if (e->s.steps && lower_sum_of_steps(e->p, x, &s)) {
+    bool first = !e->panel[s.buf].code && !e->panel[s.buf].value;
+    need_panel(e, s.buf, true, 0);
+    if (first) e->panel[s.buf].steps = true;
+    if (s.add) find_panels(e, s.add);
+    return;
+  }
   for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
   if (n->kind != DX_WGT || e->p->buf[n->ival].raw || (n->op != WA_CODE && n->op != WA_VALUE)) return;
+  if (n->op == WA_CODE) e->panel[n->ival].steps = false; /* wanted as they are, too */
   if (e->p->buf[n->ival].fmt->code >= 0) need_panel(e, (int)n->ival, n->op == WA_CODE, 0);
   else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
 }

@@ -145,7 +145,8 @@ Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
-  return dx_rewrite(f->dag, attr == WA_SCALE ? f->scale : f->offset, leaf_at, &m);
+  Dx x = attr == WA_SCALE ? f->scale : attr == WA_STEP ? f->step : attr == WA_UNIT ? f->unit : f->offset;
+  return dx_rewrite(f->dag, x, leaf_at, &m);
 }
 
 static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) {
@@ -297,7 +298,7 @@ static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
   Lin k = e->fill ? *e->fill : lin_of(e, n->arg[1]);
   if (n->op == WA_CODE) return code_at(e, buf, k);
   if (n->op == WA_VALUE && e->panel[buf].value && !e->panel[buf].expr) return panel_value(e, buf, k);
-  return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : f->offset, buf, k);
+  return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : n->op == WA_STEP ? f->step : n->op == WA_UNIT ? f->unit : f->offset, buf, k);
 }
 
 Vals emit_weight(Emit *e, Dx x) {
@@ -393,7 +394,7 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     for (int k = 0; k < r.n; k++) {
       e->row = k;
       IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : f->code_max);
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : e->panel[w.ival].steps ? f->most : f->code_max);
       if (top) top[k] = ir_dot4(&e->b, top[k], high, s, 1);
     }
   }
@@ -515,6 +516,7 @@ void emit_panel(Emit *e, int buf) {
     k.k = j;
     Lin to = lin_add(e, lin_ref(l.iv, step * bytes), lin_const(want.off + j * bytes));
     IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : pairs ? panel_pair_entry(e, buf, want.expr, k) : panel_entry(e, buf, want.expr, k);
+    if (want.steps) v = emit_stepped(e, buf, k, v);
     int n_load = e->load.n; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code || pairs ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->load.n = n_load;
