@@ -140,13 +140,16 @@ static Dx leaf_at(void *ctx, Dx x) {
   return n->kind == DX_LEAF ? m->f->leaf[n->ival].at[m->i] : 0;
 }
 
+Dx emit_attr_form(const FormatForm *f, WgtAttr attr) { return attr == WA_SCALE ? f->scale : attr == WA_STEP ? f->step : attr == WA_UNIT ? f->unit : f->offset; }
+
+int64_t emit_attr_shared(const FormatForm *f, WgtAttr attr) { return attr == WA_UNIT ? f->span : f->group; }
+
 /* The attribute of element i over the block's fields. */
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
-  Dx x = attr == WA_SCALE ? f->scale : attr == WA_STEP ? f->step : attr == WA_UNIT ? f->unit : f->offset;
-  return dx_rewrite(f->dag, x, leaf_at, &m);
+  return dx_rewrite(f->dag, emit_attr_form(f, attr), leaf_at, &m);
 }
 
 static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) {
@@ -293,12 +296,20 @@ static IrRef panel_value(Emit *e, int buf, Lin k) {
   return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
 }
 
+static IrRef kept_floats(Emit *e, int buf, WgtAttr attr, Lin k) {
+  Lin at = lin_scale(lin_divmod(e, k, emit_attr_shared(form_of(e, buf), attr), false), 64);
+  at.k += e->panel[buf].kept[attr] - 1;
+  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+}
+
 static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
   int buf = (int)n->ival;
   Lin k = e->fill ? *e->fill : lin_of(e, n->arg[1]);
   if (n->op == WA_CODE) return code_at(e, buf, k);
   if (n->op == WA_VALUE && e->panel[buf].value && !e->panel[buf].expr) return panel_value(e, buf, k);
-  return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : n->op == WA_STEP ? f->step : n->op == WA_UNIT ? f->unit : f->offset, buf, k);
+  if (n->op != WA_VALUE && e->panel[buf].kept[n->op]) return kept_floats(e, buf, (WgtAttr)n->op, k);
+  return emit_form(e, f, n->op == WA_VALUE ? f->value : emit_attr_form(f, (WgtAttr)n->op), buf, k);
 }
 
 Vals emit_weight(Emit *e, Dx x) {
@@ -522,6 +533,14 @@ void emit_panel(Emit *e, int buf) {
     e->load.n = n_load;
   }
   loop_end(e, &l, NULL);
+  for (int attr = WA_SCALE; attr <= WA_UNIT; attr++) {
+    if (!want.kept[attr]) continue;
+    int64_t shared = emit_attr_shared(f, (WgtAttr)attr);
+    loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / shared), true, NULL, 0);
+    IrRef v = emit_form(e, f, emit_attr_form(f, (WgtAttr)attr), buf, lin_ref(l.iv, shared));
+    emit_store_at(e, IR_M_f32, e->scratch, lin_add(e, lin_ref(l.iv, 64), lin_const(want.kept[attr] - 1)), v, 0);
+    loop_end(e, &l, NULL);
+  }
   e->panel[buf] = want;
   e->lanes = lanes;
   e->sub = sub;
