@@ -5,17 +5,17 @@
 
 typedef struct Need { int sums; bool integer, coded, steps, stepped; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: wanted in sums of codes; stepped: found */
 
-static void look(const TpPlan *p, Dx x, Need *n) {
+/* Accumulators that a row needs at once to compute x, its own included; what is read again waits in none. */
+static int sums_of(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
   StepSum s;
-  if (!dag_walk_first(p->tp->dag, x)) return;
+  int64_t len = 0;
+  int sums = 0;
+  if (!dag_walk_first(p->tp->dag, x)) return 0;
   if (n->steps && d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s)) {
-    n->sums++;
     n->integer = n->coded = n->stepped = true;
-    if (s.add) look(p, s.add, n);
-    return;
+    return 1 + (s.add ? sums_of(p, s.add, n) : 0);
   }
-  if (d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM)) n->sums++;
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
@@ -23,7 +23,14 @@ static void look(const TpPlan *p, Dx x, Need *n) {
     int64_t K = 0;
     if (dx_is_int(p->tp->dag, p->tp->buf[d->ival].dim[1], &K)) n->K = MAX(n->K, K);
   }
-  for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
+  for (int i = 0, held = 0; i < d->n_args; i++) {
+    int one = sums_of(p, d->arg[i], n);
+    sums = MAX(sums, held + one);
+    held += one > 0;
+  }
+  if (d->kind != DX_RED || (d->op != RED_CHAIN && d->op != RED_ISUM)) return sums;
+  bool alone = dx_is_int(p->tp->dag, d->arg[0], &len) && len == 1; /* one term needs no sum of its own */
+  return alone && sums ? sums : 1 + sums;
 }
 
 enum { LEAST_ITEMS = 8 }; /* below that, threads would wait for each other more than lockstep saves */
@@ -98,7 +105,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   for (int i = 0; i < r->n_stmts; i++) {
     Need one = {.steps = shape == KERN_MANY && t->vnni && !t->tiles};
     dag_walk_begin(p->tp->dag);
-    look(p, p->tp->stmt[r->stmt[i]].rhs, &one);
+    one.sums = sums_of(p, p->tp->stmt[r->stmt[i]].rhs, &one);
     n.sums = MAX(n.sums, i + one.sums); /* what earlier statements made waits in registers */
     n.integer |= one.integer;
     n.coded |= one.coded;

@@ -694,7 +694,6 @@ static Vals reduce_short(Emit *e, Dx x) {
 static Vals emit_reduce(Emit *e, Dx x, Vals *init) {
   const DxNode n = e->d->node[x];
   Vals out;
-  if (n.op == RED_ISUM && !init && emit_steps(e, x, &out)) return out;
   if (n.op == RED_ISUM && ((!init && emit_tile_bytes(e, x, &out)) || emit_dot4(e, x, init, &out))) return out;
   if (n.op == RED_CHAIN && !init && emit_tile_pairs(e, x, &out)) return out;
   if (in_lanes(e, x) && is_short(e->d, &n)) return reduce_short(e, x);

@@ -296,8 +296,8 @@ Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const c
 bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
-/* step.c: isum(j < n: w.step * (isum(a * w.code) + add)), or what is summed alone, of a weight with steps. */
-typedef struct StepSum { int buf; Dx inner, add; int axis; int64_t n; } StepSum; /* inner: the inner isum; add: 0: nothing; axis: -1: there is no sum over j */
+/* step.c: w.step * (isum(a * w.code) - w.bias * isum(a)), of a weight with steps. */
+typedef struct StepSum { int buf; Dx inner, add; } StepSum; /* the isum with codes; what is added to it, 0: nothing */
 bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
 bool lower_matrix(const TpPlan *p, int region, Sched *s);

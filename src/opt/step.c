@@ -137,12 +137,7 @@ static bool is_bias_of(const Tp *p, Dx add, Dx inner, int buf) {
 bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
   const Dag *d = p->dag;
   const DxNode *n = &d->node[x];
-  StepSum s = {.axis = -1, .n = 1};
-  if (n->kind == DX_RED && n->op == RED_ISUM) {
-    if (!dx_is_int(d, n->arg[0], &s.n) || s.n > 16) return false;
-    s.axis = (int)n->ival;
-    n = &d->node[n->arg[1]];
-  }
+  StepSum s = {0};
   if (n->kind != DX_OP || n->op != DXO_MUL || n->type != DT_INT) return false;
   for (int i = 0; i < 2; i++) {
     const DxNode *w = &d->node[n->arg[i]];
@@ -166,27 +161,13 @@ bool emit_steps(Emit *e, Dx x, Vals *out) {
   StepSum s;
   if (!e->s.steps || e->s.naive || !lower_sum_of_steps(e->p, x, &s) || !e->panel[s.buf].steps) return false;
   const FormatForm *f = e->p->buf[s.buf].fmt;
-  Vals add = {0}, sum = {0};
-  Lin saved = s.axis >= 0 ? e->axis[s.axis] : lin_const(0);
-  int mark = emit_mark(e), rows = e->n_rows;
-  IrRef *v = ARENA_ARRAY(e->a, IrRef, rows);
-  for (int j = 0; s.add && j < s.n; j++) {
-    if (s.axis >= 0) e->axis[s.axis] = lin_const(j);
-    add = emit(e, s.add);
-    for (int k = 0; k < rows; k++) v[k] = j ? ir_op2(&e->b, IR_add, v[k], emit_pick(e, add, k, add.vec)) : emit_pick(e, add, k, add.vec);
-    if (s.axis >= 0) emit_forget_axis(e, mark, s.axis);
+  Vals add = {0}, sum;
+  if (s.add) {
+    Vals text = emit(e, s.add);
+    add = (Vals){text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
+    for (int k = 0; k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
   }
-  IrType t = s.add ? ir_type_of(e->fn, v[0]) : IR_T_i32;
-  for (int k = 0; s.add && k < rows; k++) v[k] = ir_op2(&e->b, IR_mul, v[k], ir_const_i(&e->b, t, f->times));
-  add = (Vals){rows, add.vec, v};
-  bool ok = true;
-  for (int j = 0; j < s.n && ok; j++) {
-    if (s.axis >= 0) e->axis[s.axis] = lin_const(j);
-    ok = emit_dot4(e, s.inner, j ? &sum : s.add && f->by == 1 ? &add : NULL, &sum);
-    if (s.axis >= 0) emit_forget_axis(e, mark, s.axis);
-  }
-  if (s.axis >= 0) e->axis[s.axis] = saved;
-  if (!ok) {
+  if (!emit_dot4(e, s.inner, s.add && f->by == 1 ? &add : NULL, &sum)) {
     emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum of codes times steps does not lie in fours"));
     return false;
   }
