@@ -81,6 +81,7 @@ typedef struct FileMap { const uint8_t *p; size_t n_bytes; } FileMap;
 Err *os_map_file(const char *path, FileMap *out);            /* read-only, private */
 void os_unmap_file(FileMap *m);
 Err *os_read_file(const char *path, size_t max_bytes, Str *out);
+Err *os_read_text(const char *path, size_t max_bytes, Str *out); /* what somebody wrote: less a byte order mark. Fails: ERR_FORMAT too (UTF-16) */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);

@@ -65,7 +65,7 @@ Err *json_parse_text(const char *text, size_t n, size_t max_bytes, const char *w
 
 Err *json_parse_file(const char *path, size_t max_bytes, json_t **out) {
   Str s = {0};
-  Err *e = os_read_file(path, max_bytes, &s);
+  Err *e = os_read_text(path, max_bytes, &s);
   if (!e) e = json_parse_text(s.n ? s.p : "", s.n, max_bytes, path, out);
   str_free(&s);
   return e;

@@ -78,6 +78,16 @@ Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
   return err_wrap(e, "%s", path);
 }
 
+Err *os_read_text(const char *path, size_t max_bytes, Str *out) {
+  Str s = {0};
+  TRY(os_read_file(path, max_bytes, &s));
+  bool is_wide = s.n >= 2 && (!memcmp(s.p, "\xFF\xFE", 2) || !memcmp(s.p, "\xFE\xFF", 2));
+  size_t mark = s.n >= 3 && !memcmp(s.p, "\xEF\xBB\xBF", 3) ? 3 : 0;
+  if (s.n && !is_wide) str_add_n(out, s.p + mark, s.n - mark);
+  str_free(&s);
+  return is_wide ? err_new(ERR_FORMAT, "%s: its byte order mark says UTF-16, expected UTF-8", path) : NULL;
+}
+
 static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {
   for (size_t at = 0; at < n_bytes;) {
     ssize_t n = write(fd, p + at, n_bytes - at);

@@ -80,7 +80,7 @@ static Err *emit_format(Cc *c, const FormatDecl *d) {
 
 /* An op without dimensions gets some: every dimension 64 elements, rows left open, formats of weights the first of the module, of states f32, numbers 1. */
 static KernCall some_call(Cc *c, const OpDecl *op) {
-  KernCall call = {.op = op->name, .narrow = c->target->tiles};
+  KernCall call = {.op = op->name, .narrow = c->target->tiles, .dot2 = c->target->dot2};
   KernDim dim[32];
   int n_dims = kern_op_dims(op, dim, 32);
   for (int i = 0; i < op->n_params + op->n_results && call.n_items < KERN_MAX_ITEMS; i++) {
@@ -205,6 +205,7 @@ static Err *cc(Cc *c, const char *what) {
   KernCall call;
   TRY(kern_call_parse(c->arena, what, &call));
   call.narrow = c->target->tiles;
+  call.dot2 = c->target->dot2;
   return emit_spec(c, &call);
 }
 

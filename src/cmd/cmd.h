@@ -38,4 +38,7 @@ void cmd_unused_tell(const char *command, const char *model, const char *const *
 Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out); /* model_close it */
 /* weights.c: MODEL as the user names it, opened for its metadata; tensors have no format. file_weights_close it. */
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
+void cmd_vocab_tell(const char *command, const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
+/* What --tokenizer names: a tokenizer file, a folder with one, or a model file; of that *w is the view, to be closed after the vocabulary. */
+Err *cmd_tokenizer_open(Arena *a, const char *command, const char *path, Weights **w, TextVocab **out);
 #endif

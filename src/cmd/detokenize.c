@@ -4,7 +4,7 @@
 #include "model/vocab.h"
 
 #define ROWS(X, T)                                                                                                                     \
-  X(T, tokenizer,       0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one, instead of MODEL")                 \
+  X(T, tokenizer,       0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, a folder that holds one, or a model file, instead of MODEL")                 \
   X(T, skip_special,    0, FLAG, "",     NULL, 0, 0, "special tokens print nothing")                                                   \
   X(T, lines,           0, FLAG, "",     NULL, 0, 0, "each input line is an array of ids, each output line a JSON string")             \
   X(T, json,            0, FLAG, "",     NULL, 0, 0, "print JSON")
@@ -19,8 +19,9 @@ static Err *detokenize(Arena *a, const DetokenizeOpts *o, const OptRest *rest) {
   if (n_names) {
     e = cmd_weights_open(a, rest->arg[0], &w);
     if (!e) e = model_vocab_open(w, &v);
-  }
-  TextTokenizeOptions t = {.tokenizer = o->tokenizer, .vocab = v, .json = o->json, .lines = o->lines, .skip_special = o->skip_special};
+    cmd_vocab_tell("detokenize", v);
+  } else e = cmd_tokenizer_open(a, "detokenize", o->tokenizer, &w, &v);
+  TextTokenizeOptions t = {.vocab = v, .json = o->json, .lines = o->lines, .skip_special = o->skip_special};
   if (!e) e = text_cmd_detokenize(&t, stdin, stdout);
   text_vocab_free(v);
   file_weights_close(w);

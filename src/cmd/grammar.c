@@ -1,5 +1,6 @@
 /* `lumen grammar`: a JSON Schema, a GBNF grammar, a regular expression, or the calls of a chat template, compiled as structured output would, and
-   tried on texts, one a line of standard input (of calls each a JSON string). --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks. */
+   tried on texts, one a line of standard input (of calls each a JSON string). --test prints accept or reject for each; --mask-bench takes the accepted ones token by token and times the masks.
+   Without either it says how large the grammar is and how long it took. */
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -15,11 +16,11 @@
   X(T, answer,       0, FLAG, "",     NULL, 0, 0, "text and calls; else calls only")                                                      \
   X(T, one_call,     0, FLAG, "",     NULL, 0, 0, "one call at most")                                                                     \
   X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
-  X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, integers without a point") \
+  X(T, as_generated, 0, FLAG, "",     NULL, 0, 0, "accept only what would be generated: properties in the schema's order, names in one spelling, integers without a point") \
   X(T, compact,      0, FLAG, "",     NULL, 0, 0, "no white space between JSON tokens")                                                   \
   X(T, relax,        0, FLAG, "",     NULL, 0, 0, "leave out what cannot be enforced, with a warning")                                    \
   X(T, mask_bench,   0, FLAG, "",     NULL, 0, 0, "time compiling and the masks along the accepted texts, in processor time")                                \
-  X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one")
+  X(T, tokenizer,    0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, a folder that holds one, or a model file")
 OPT_DEFINE(GrammarOpts, ROWS)
 
 enum { INPUT_MAX = 64 << 20 };
@@ -31,7 +32,7 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   Str text = {0};
   TextChat *chat;
   json_t *js = NULL, *tools = NULL;
-  Err *e = os_read_file(o->template, INPUT_MAX, &text);
+  Err *e = os_read_text(o->template, INPUT_MAX, &text);
   if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", o->template);
   if (!e) e = json_parse_file(o->tools, INPUT_MAX, &js);
   if (!e) e = text_tools_normalise(js, "tools", &tools);
@@ -48,7 +49,7 @@ static Err *compile(const GrammarOpts *o, Grammar **out) {
   if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
   if (o->gbnf) {
     Str s = {0};
-    Err *e = os_read_file(o->gbnf, INPUT_MAX, &s);
+    Err *e = os_read_text(o->gbnf, INPUT_MAX, &s);
     if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", o->gbnf);
     str_free(&s);
     return e;
@@ -103,11 +104,13 @@ static int double_order(const void *x, const void *y) {
   return a < b ? -1 : a > b;
 }
 
-static void bench_print(Times *t, double compile_ms, double vocab_ms, GrammarSize size) {
+static void size_print(double compile_ms, GrammarSize size) { printf("compile_ms %.3f\nrules %d\nstates %d\nedges %d\n", compile_ms, size.n_rules, size.n_states, size.n_edges); }
+
+static void bench_print(Times *t, double vocab_ms) {
   double sum = 0;
   for (int i = 0; i < t->n; i++) sum += t->us[i];
   if (t->n) qsort(t->us, (size_t)t->n, sizeof *t->us, double_order);
-  printf("compile_ms %.3f\nvocab_ms %.1f\nrules %d\nstates %d\nedges %d\nmasks %d\n", compile_ms, vocab_ms, size.n_rules, size.n_states, size.n_edges, t->n);
+  printf("vocab_ms %.1f\nmasks %d\n", vocab_ms, t->n);
   if (t->n) printf("mask_mean_us %.2f\nmask_median_us %.2f\nmask_p99_us %.2f\nmask_max_us %.2f\n", sum / t->n, t->us[t->n / 2], t->us[t->n * 99 / 100], t->us[t->n - 1]);
 }
 
@@ -143,13 +146,14 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;
   TextReply *reply = NULL;
+  Weights *w = NULL;
   Times t = {0};
   int64_t start = os_thread_cpu_ns();
   TRY(o->template ? calls_compile(a, o, &g, &reply) : compile(o, &g));
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
-  Err *e = o->tokenizer ? text_vocab_open(o->tokenizer, &v) : NULL;
+  Err *e = o->tokenizer ? cmd_tokenizer_open(a, "grammar", o->tokenizer, &w, &v) : NULL;
   if (!e && v) {
     start = os_thread_cpu_ns();
     e = grammar_vocab_new_with(v, reply ? keeps_marker : NULL, reply, &gv);
@@ -160,10 +164,12 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
     if (o->test || o->mask_bench) e = each_line(a, o, m, v, gv, &t);
     grammar_matcher_free(m);
   }
-  if (!e && o->mask_bench) bench_print(&t, compile_ms, vocab_ms, grammar_size(g));
+  if (!e && !o->test) size_print(compile_ms, grammar_size(g));
+  if (!e && o->mask_bench) bench_print(&t, vocab_ms);
   text_reply_free(reply);
   grammar_vocab_free(gv);
   text_vocab_free(v);
+  file_weights_close(w);
   grammar_free(g);
   return e;
 }

@@ -229,9 +229,10 @@ static Err *kern(Arena *a, const KernOpts *o, const char *text) {
   Module *m;
   TRY(lang_std_load(a, o->std, &m));
   j.module = m;
-  TRY(targets_find(&j));
   TRY(kern_call_parse(a, text, &j.call));
-  for (int i = 0; i < j.n_targets; i++) j.call.narrow |= j.target[i]->tiles;
+  TRY(kern_precision_check(a, m, o->precision));
+  TRY(targets_find(&j));
+  for (int i = 0; i < j.n_targets; i++) j.call.narrow |= j.target[i]->tiles, j.call.dot2 |= j.target[i]->dot2;
   TRY(kern_call_build(a, m, &j.call, o->precision, &j.spec));
   TRY(dev_pool_new(o->threads ? (int)o->threads : os_n_cpus(), &j.pool));
   if (o->json) j.json = json_array();

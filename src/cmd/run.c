@@ -73,33 +73,29 @@ static bool on_text(void *ctx, const char *text, size_t n) {
   return print(p, text, n);
 }
 
-/* Reasoning is printed where it is wanted; calls are kept until they are whole. */
+/* A line for a call that is whole: its name and its arguments. */
+static void call_print(Printing *p, const json_t *call) {
+  const json_t *f = json_object_get(call, "function");
+  json_t *args = json_loads(json_string_value(json_object_get(f, "arguments")), JSON_DECODE_ANY, NULL);
+  json_t *line = json_pack("{s:O, s:O, s:o}", "id", json_object_get(call, "id"), "name", json_object_get(f, "name"), "arguments", args ? args : json_incref(json_object_get(f, "arguments")));
+  char *text = json_dumps(line, 0);
+  end_reasoning(p);
+  if (p->last && p->last != '\n') putchar('\n');
+  print(p, text, strlen(text));
+  print(p, "\n", 1);
+  free(text);
+  json_decref(line);
+}
+
+/* Reasoning is printed where it is wanted, a call where it stands among the texts. */
 static void on_event(void *ctx, const TextEvent *e) {
   Printing *p = ctx;
   text_collect_event(p->collect, e);
+  if (e->kind == TEXT_EVENT_CALL_END && !e->is_broken && !p->run->o->json) call_print(p, json_array_get(p->collect->calls, json_array_size(p->collect->calls) - 1));
   if (e->kind != TEXT_EVENT_REASONING || !p->shows) return;
   if (!p->has_shown && p->run->dims) fputs("\033[2m", stdout), p->is_dim = true;
   p->has_shown = true;
   print(p, e->text, e->n);
-}
-
-/* A line for each call: its name and its arguments. */
-static void calls_print(Printing *p) {
-  json_t *message = text_collect_message(p->collect), *call;
-  size_t i;
-  json_array_foreach(json_object_get(message, "tool_calls"), i, call) {
-    const json_t *f = json_object_get(call, "function");
-    json_t *args = json_loads(json_string_value(json_object_get(f, "arguments")), JSON_DECODE_ANY, NULL);
-    json_t *line = json_pack("{s:O, s:O, s:o}", "id", json_object_get(call, "id"), "name", json_object_get(f, "name"), "arguments", args ? args : json_incref(json_object_get(f, "arguments")));
-    char *text = json_dumps(line, 0);
-    end_reasoning(p);
-    if (p->last && p->last != '\n') putchar('\n');
-    print(p, text, strlen(text));
-    print(p, "\n", 1);
-    free(text);
-    json_decref(line);
-  }
-  json_decref(message);
 }
 
 static int32_t opener_of(const Run *r, const RunPrompt *p, const TextReply *reply) {
@@ -158,7 +154,6 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   sigaction(SIGINT, &old, NULL);
   out->n_prompt = p->ids.n;
   if (!e && !r->o->json) {
-    calls_print(&printing);
     end_reasoning(&printing);
     if (printing.last != '\n' || out->result.reason == RUN_CANCELLED) putchar('\n');
     fflush(stdout);

@@ -101,7 +101,7 @@ static Err *template_read(Run *r) {
   if (o->raw) return err_new(ERR_USAGE, "--chat-template%s: --raw leaves the chat template out", o->chat_template ? "" : "-file");
   if (o->chat_template && !strchr(o->chat_template, '{')) return err_new(ERR_USAGE, "--chat-template: '%s', expected the text of a Jinja template (--chat-template-file FILE reads one)", o->chat_template);
   if (o->chat_template) str_add(&s, o->chat_template);
-  else TRY(os_read_file(o->chat_template_file, MAX_FILE_BYTES, &s));
+  else TRY(os_read_text(o->chat_template_file, MAX_FILE_BYTES, &s));
   r->template = arena_dup_n(r->arena, s.n ? s.p : "", s.n);
   Err *e = s.n && memchr(s.p, 0, s.n) ? err_new(ERR_FORMAT, "a NUL byte in a template") : text_template_parse(r->arena, r->template, s.n, &t);
   str_free(&s);
@@ -144,7 +144,7 @@ static void thinking_check(const Run *r) {
 
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
-  Err *e = os_read_file(path, MAX_FILE_BYTES, &s);
+  Err *e = os_read_text(path, MAX_FILE_BYTES, &s);
   if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
   str_free(&s);
   return e;
@@ -247,6 +247,7 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   cmd_unused_tell("run", r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
+  cmd_vocab_tell("run", r->vocab);
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));

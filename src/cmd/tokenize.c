@@ -5,7 +5,7 @@
 #include "model/vocab.h"
 
 #define ROWS(X, T)                                                                                                                     \
-  X(T, tokenizer,       0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, or a folder that holds one, instead of MODEL")                 \
+  X(T, tokenizer,       0, STR,  "PATH", NULL, 0, 0, "a tokenizer file, a folder that holds one, or a model file, instead of MODEL")                 \
   X(T, special,         0, FLAG, "",     NULL, 0, 0, "add what the model adds around a text, such as its first token, where the text has it not")                 \
   X(T, plain,           0, FLAG, "",     NULL, 0, 0, "take the spelling of a special token in the text as plain text")                 \
   X(T, split_special,   0, FLAG, "",     NULL, 0, 0, "the same for special tokens only; other added tokens are found")                 \
@@ -27,8 +27,9 @@ static Err *tokenize(Arena *a, const TokenizeOpts *o, const OptRest *rest) {
   if (n_names) {
     e = cmd_weights_open(a, rest->arg[0], &w);
     if (!e) e = model_vocab_open(w, &v);
-  }
-  TextTokenizeOptions t = {.tokenizer = o->tokenizer, .vocab = v, .special = o->special, .plain = o->plain, .json = o->json, .lines = o->lines,
+    cmd_vocab_tell("tokenize", v);
+  } else e = cmd_tokenizer_open(a, "tokenize", o->tokenizer, &w, &v);
+  TextTokenizeOptions t = {.vocab = v, .special = o->special, .plain = o->plain, .json = o->json, .lines = o->lines,
                            .split_special = o->split_special, .times = (int)o->times};
   if (!e) e = text_cmd_tokenize(&t, in, stdout);
   if (text) fclose(in);

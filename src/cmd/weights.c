@@ -1,5 +1,7 @@
-/* How a command finds the MODEL that the user names. In: a name of the registry, a file, or a folder. Out: an open view. */
+/* How a command finds the MODEL that the user names, or a tokenizer. In: a name of the registry, a file, or a folder. Out: an open view. */
+#include <string.h>
 #include "cmd/cmd.h"
+#include "model/vocab.h"
 
 /* Commands that read metadata only know no format. */
 static bool no_format(void *ctx, const char *dtype, int64_t gguf_id, FileFormat *out) {
@@ -11,4 +13,26 @@ Err *cmd_weights_open(Arena *a, const char *model, Weights **out) {
   const char *path;
   TRY(cmd_model_locate(a, model, &path));
   return file_weights_open(a, path, no_format, NULL, out);
+}
+
+static bool is_gguf(const char *path) {
+  char head[4];
+  FILE *f = os_is_device(path) || os_is_dir(path) ? NULL : fopen(path, "rbe");
+  bool is = f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "GGUF", sizeof head);
+  if (f) fclose(f);
+  return is;
+}
+
+void cmd_vocab_tell(const char *command, const TextVocab *v) {
+  if (v && text_vocab_warning(v)) fprintf(stderr, "lumen %s: %s\n", command, text_vocab_warning(v));
+}
+
+Err *cmd_tokenizer_open(Arena *a, const char *command, const char *path, Weights **w, TextVocab **out) {
+  if (!is_gguf(path)) {
+    TRY(text_vocab_open(path, out));
+    cmd_vocab_tell(command, *out);
+    return NULL;
+  }
+  TRY(file_weights_open(a, path, no_format, NULL, w));
+  return model_vocab_open(*w, out);
 }

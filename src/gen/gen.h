@@ -13,10 +13,11 @@ typedef struct Target {
   int n_vec_regs;
   bool vex;                  /* three-operand encodings, unaligned memory operands */
   bool fma, vnni, f16c, kmask;
+  bool dot2;                 /* products of two bfloat16 a lane, as the IR has them */
   bool tiles;                /* matrix tiles of bytes and of bf16: the IR's t ops */
 } Target;
 /* What a processor may run now, told by the caller (kern_cpu asks the machine). sse41: with SSSE3; avx512: F, BW, DQ and VL. */
-typedef struct GenCpu { bool sse41, avx2, fma, f16c, avx512, vnni, tiles; } GenCpu; /* tiles: and the system lets this process use them */
+typedef struct GenCpu { bool sse41, avx2, fma, f16c, avx512, vnni, dot2, tiles; } GenCpu; /* tiles: and the system lets this process use them */
 int gen_target_count(void);
 const Target *gen_target_get(int i);                          /* 0 <= i < count, best first */
 const Target *gen_target_find(const char *name);              /* NULL: no such target */

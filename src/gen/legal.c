@@ -172,6 +172,17 @@ static void split_pick(Legal *l, IrRef v, const IrIns *in) {
   for (int p = 0; p < n; p++) l->map[v * MAX_PARTS + p] = pick_among(l, part(l, in->arg[0], p), in->arg[1], 0, n);
 }
 
+/* Where no instruction does both products: one after the other. */
+static void split_dot2(Legal *l, IrRef v, const IrIns *in) {
+  IrBuild *b = &l->b;
+  if (l->t->dot2) { split_lanewise(l, v, in); return; }
+  for (int p = 0; p < type_parts(l, in->type); p++) {
+    IrRef sum = part(l, in->arg[0], p), x = part(l, in->arg[1], p), y = part(l, in->arg[2], p);
+    sum = ir_op3(b, IR_fma, ir_op1(b, IR_bits, and_i(b, x, -65536)), ir_op1(b, IR_bits, and_i(b, y, -65536)), sum);
+    l->map[v * MAX_PARTS + p] = ir_op3(b, IR_fma, ir_op1(b, IR_bits, ir_shift(b, IR_shl, x, 16)), ir_op1(b, IR_bits, ir_shift(b, IR_shl, y, 16)), sum);
+  }
+}
+
 static void keep_tile(Legal *l, const IrIns *in) {
   CHECK(l->t->tiles, "%s has no matrix tiles", l->t->name);
   IrIns out = *in;
@@ -187,6 +198,7 @@ static void split_ins(Legal *l, IrRef v) {
     case IR_iota: split_iota(l, v, in); break;
     case IR_extract: case IR_insert: split_lane(l, v, in); break;
     case IR_radd: case IR_rmax: case IR_rmin: split_reduce(l, v, in); break;
+    case IR_dot2: split_dot2(l, v, in); break;
     case IR_pick: split_pick(l, v, in); break;
     case IR_tbegin: case IR_tend: case IR_tzero: case IR_tload: case IR_tstore: case IR_tdot4: case IR_tdot2: keep_tile(l, in); break;
     default: split_lanewise(l, v, in);

@@ -3,7 +3,7 @@
 #include "gen/gen.h"
 
 static const Target targets[] = {
-#define TARGET(name, lanes, regs, vex, fma, vnni, f16c, kmask, tiles) {name, lanes, regs, vex, fma, vnni, f16c, kmask, tiles},
+#define TARGET(name, lanes, regs, vex, fma, vnni, f16c, kmask, dot2, tiles) {name, lanes, regs, vex, fma, vnni, f16c, kmask, dot2, tiles},
 #include "gen/targets.def"
 #undef TARGET
 };
@@ -21,6 +21,7 @@ bool gen_target_runs(const Target *t, GenCpu cpu) {
   if (t->kmask && !cpu.avx512) return false;
   if (t->tiles && !cpu.tiles) return false;
   if (t->vnni && !cpu.vnni) return false;
+  if (t->dot2 && !cpu.dot2) return false;
   if (t->fma && !cpu.fma) return false;
   if (t->f16c && !cpu.f16c) return false;
   return t->vex ? cpu.avx2 : cpu.sse41;

@@ -39,6 +39,11 @@ static uint32_t dot4(uint32_t acc, uint32_t u, uint32_t s) {
   return acc;
 }
 
+static float dot2(float acc, uint32_t a, uint32_t b) {
+  volatile float odd = fmaf(f32_from_bits(a & 0xffff0000u), f32_from_bits(b & 0xffff0000u), acc);
+  return fmaf(f32_from_bits(a << 16), f32_from_bits(b << 16), odd);
+}
+
 /* dst[l] = expression in l, for all lanes; the constant trip counts let the compiler vectorise. */
 #define EACH(dst, ...)                                                            \
   do {                                                                            \
@@ -102,6 +107,7 @@ static void floats(const IrEval *e, const IrVal *restrict a, const IrVal *restri
     case IR_fsub: EACH(f, a->f[l] - b->f[l]); break;
     case IR_fmul: EACH(f, a->f[l] * b->f[l]); break;
     case IR_fdiv: EACH(f, a->f[l] / b->f[l]); break;
+    case IR_dot2: EACH(f, dot2(a->f[l], b->u[l], c->u[l])); break;
     case IR_fma: EACH(f, fmaf(a->f[l], b->f[l], c->f[l])); break;
     case IR_fsqrt: EACH(f, sqrtf(a->f[l])); break;
     case IR_fmin: EACH(u, a->f[l] < b->f[l] ? a->u[l] : b->u[l]); break;
@@ -165,6 +171,7 @@ void ir_eval(const IrEval *e, const IrVal *a, const IrVal *b, const IrVal *c, Ir
       else integers(e, a, b, c, out);
       return;
     case RULE_V:
+      if (e->op == IR_dot2) { floats(e, a, b, c, out); return; }
       if (e->op == IR_dot4 || e->op == IR_iota) { integers(e, a, b, c, out); return; }
       /* fall through */
     default: moves(e, a, b, c, out);

@@ -200,6 +200,10 @@ static Err *check_special(const Check *c, const IrIns *x) {
       TRY(want_elt(c, x, 0, arg_elt(c, x, 0) == IR_E_I32 && arg_lanes(c, x, 0) > 1, "i32xN"));
       TRY(check_alike(c, x));
       return x->imm >= 0 && x->imm <= 255 ? NULL : fault(c, "bound %lld, expected 0 to 255", (long long)x->imm);
+    case IR_dot2:
+      TRY(want_elt(c, x, 0, arg_elt(c, x, 0) == IR_E_F32 && arg_lanes(c, x, 0) > 1, "f32xN"));
+      for (int i = 1; i < 3; i++) TRY(want_elt(c, x, i, arg_elt(c, x, i) == IR_E_I32 && arg_lanes(c, x, i) == arg_lanes(c, x, 0), "i32 of as many lanes"));
+      return NULL;
     case IR_pick:
       TRY(want_elt(c, x, 0, arg_elt(c, x, 0) == IR_E_I32 && arg_lanes(c, x, 0) % 4 == 0, "i32x4, i32x8 or i32x16"));
       return want_elt(c, x, 1, arg_elt(c, x, 1) == IR_E_F32 && arg_lanes(c, x, 1) == arg_lanes(c, x, 0), "f32 of as many lanes");

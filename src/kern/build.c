@@ -21,14 +21,14 @@ GenCpu kern_cpu(void) {
   dev_cpu_detect(&d);
   bool avx512 = d.avx512f && d.avx512bw && d.avx512dq && d.avx512vl;
   bool tiles = avx512 && d.amx_tile && d.amx_int8 && d.amx_bf16 && dev_tiles_ask();
-  return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni, .tiles = tiles};
+  return (GenCpu){.sse41 = d.sse41 && d.ssse3, .avx2 = d.avx2, .fma = d.fma, .f16c = d.f16c, .avx512 = avx512, .vnni = avx512 && d.avx512vnni, .dot2 = avx512 && d.avx512bf16, .tiles = tiles};
 }
 
 const char *kern_tiles_missing(void) {
   DevCpu d;
   if (kern_cpu().tiles) return NULL;
   dev_cpu_detect(&d);
-  if (d.amx_tile && d.amx_int8 && d.amx_bf16) return "the system does not let this process use matrix tiles, or AVX-512 with VNNI is missing beside them";
+  if (d.amx_tile && d.amx_int8 && d.amx_bf16) return "the system does not let this process use matrix tiles, or AVX-512 with VNNI and BF16 is missing beside them";
   return "this processor has no matrix tiles (AMX-TILE, AMX-INT8, AMX-BF16)";
 }
 

@@ -58,7 +58,7 @@ typedef struct KernItem {
   bool is_int; int64_t ival; double fval;
   int64_t last;                      /* =N; -1: not given */
 } KernItem;
-typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; bool narrow; } KernCall; /* narrow: Tp.narrow, for targets with matrix tiles */
+typedef struct KernCall { const char *op; KernItem item[KERN_MAX_ITEMS]; int n_items; bool narrow, dot2; } KernCall; /* Tp.narrow and dot2, for targets with matrix tiles and products of pairs */
 typedef struct KernSpec {
   const OpDecl *op;
   const char *text, *variant;        /* text: the call as it would be written */

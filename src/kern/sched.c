@@ -1,21 +1,15 @@
-/* Which schedule a region gets. A register tile of T rows needs, for every contraction, T float accumulators, and T integer ones more where
-   the product is of integers; results of earlier contractions of the region stay in registers too. The largest tile that leaves a few
-   registers for operands wins. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
+/* Which schedule a region gets. A register tile needs, for every row, as many accumulators as the deepest sum within sums of its statements, and one for
+   each result that later statements of the region use. The largest tile that leaves a few registers for operands wins; products of integers
+   gain nothing beyond 8 rows. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int sums; bool integer, coded, steps, stepped; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: wanted in sums of codes; stepped: found */
+typedef struct Need { int sums; bool integer, coded, steps; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
 
-/* Accumulators that a row needs at once to compute x, its own included; what is read again waits in none. */
-static int sums_of(const TpPlan *p, Dx x, Need *n) {
+static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
+  if (!dag_walk_first(p->tp->dag, x)) return;
   StepSum s;
-  int64_t len = 0;
-  int sums = 0;
-  if (!dag_walk_first(p->tp->dag, x)) return 0;
-  if (n->steps && d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s)) {
-    n->integer = n->coded = n->stepped = true;
-    return 1 + (s.add ? sums_of(p, s.add, n) : 0);
-  }
+  n->steps = n->steps || (d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
@@ -23,14 +17,27 @@ static int sums_of(const TpPlan *p, Dx x, Need *n) {
     int64_t K = 0;
     if (dx_is_int(p->tp->dag, p->tp->buf[d->ival].dim[1], &K)) n->K = MAX(n->K, K);
   }
-  for (int i = 0, held = 0; i < d->n_args; i++) {
-    int one = sums_of(p, d->arg[i], n);
-    sums = MAX(sums, held + one);
-    held += one > 0;
+  for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
+}
+
+/* Accumulators a row needs while x is made: a sum holds one over all of its body, unless it has a single term; what an operation's earlier arguments came to
+   waits for the later ones. *is_sum: x is made of such sums. Nodes met before are in registers or made again; they are not counted twice. */
+static int held(const TpPlan *p, Dx x, bool *is_sum) {
+  const DxNode *d = &p->tp->dag->node[x];
+  int most = 0, waiting = 0;
+  int64_t len = 0;
+  *is_sum = false;
+  if (!dag_walk_first(p->tp->dag, x)) return 0;
+  for (int i = 0; i < d->n_args; i++) {
+    bool sum;
+    int need = waiting + held(p, d->arg[i], &sum);
+    most = MAX(most, need);
+    waiting += sum;
+    *is_sum |= sum;
   }
-  if (d->kind != DX_RED || (d->op != RED_CHAIN && d->op != RED_ISUM)) return sums;
-  bool alone = dx_is_int(p->tp->dag, d->arg[0], &len) && len == 1; /* one term needs no sum of its own */
-  return alone && sums ? sums : 1 + sums;
+  bool sums = d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM);
+  *is_sum |= sums;
+  return most + (sums && !(dx_is_int(p->tp->dag, d->arg[0], &len) && len == 1));
 }
 
 enum { LEAST_ITEMS = 8 }; /* below that, threads would wait for each other more than lockstep saves */
@@ -83,12 +90,12 @@ static void one_row(const Target *t, const TpRegion *r, const Need *n, Sched *s)
 static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 3, 2, 1};
 
 /* What registers each size of tile needs, and which are left out for it. */
-static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int spare, int chosen, bool few) {
+static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int spare, int chosen, const char *why_not_more) {
   if (!trace_on(TRACE_sched, r->name)) return;
   Str s = {0};
   for (size_t i = 0; i < COUNT_OF(tile_rows); i++) {
     int T = tile_rows[i], need = T * MAX(n->sums, 1) + spare;
-    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen: the most that fit)" : need > t->n_vec_regs ? " (too many)" : few && T > chosen ? " (fewer rows come)" : "");
+    str_addf(&s, "%s%d rows need %d%s", i ? ", " : "", T, need, T == chosen ? " (chosen)" : need > t->n_vec_regs ? " (too many)" : T > chosen ? why_not_more : "");
   }
   trace_printf(TRACE_sched, "%s: of %d registers, %d for operands and %d a row: %s", r->name, t->n_vec_regs, spare, MAX(n->sums, 1), s.p);
   str_free(&s);
@@ -96,21 +103,22 @@ static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int s
 
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
-  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni};
+  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni, .dot2 = t->dot2};
   if (!r->contraction) {
     lockstep(t, p, r, shape, &s);
     return s;
   }
   Need n = {0};
+  int waiting = 0; /* what earlier statements made and later ones of the region use stays in registers */
   for (int i = 0; i < r->n_stmts; i++) {
-    Need one = {.steps = shape == KERN_MANY && t->vnni && !t->tiles};
+    const TpStmt *x = &p->tp->stmt[r->stmt[i]];
+    bool is_sum;
     dag_walk_begin(p->tp->dag);
-    one.sums = sums_of(p, p->tp->stmt[r->stmt[i]].rhs, &one);
-    n.sums = MAX(n.sums, i + one.sums); /* what earlier statements made waits in registers */
-    n.integer |= one.integer;
-    n.coded |= one.coded;
-    n.stepped |= one.stepped;
-    n.K = MAX(n.K, one.K);
+    look(p, x->rhs, &n);
+    dag_walk_begin(p->tp->dag);
+    int need = waiting + held(p, x->rhs, &is_sum);
+    n.sums = MAX(n.sums, need);
+    waiting += p->tp->buf[x->buf].local == region;
   }
   if (shape == KERN_ONE) {
     one_row(t, r, &n, &s);
@@ -118,9 +126,9 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   }
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
   int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);
-  int T = 1;
-  for (int i = COUNT_OF(tile_rows) - 1; i >= 0; i--) if (tile_rows[i] <= most && (shape != KERN_FEW || tile_rows[i] <= 8)) T = tile_rows[i];
-  trace_tiles(t, r, &n, spare, T, shape == KERN_FEW);
+  int T = 1, useful = shape == KERN_FEW || n.integer ? 8 : 24;
+  for (int i = COUNT_OF(tile_rows) - 1; i >= 0; i--) if (tile_rows[i] <= MIN(most, useful)) T = tile_rows[i];
+  trace_tiles(t, r, &n, spare, T, shape == KERN_FEW ? " (fewer rows come)" : " (no faster)");
   s.n_tiles = 0;
   s.tile[s.n_tiles++] = T;
   if (T > 8) s.tile[s.n_tiles++] = 8;
@@ -129,7 +137,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
   s.stage = shape == KERN_MANY && n.coded;
-  s.steps = n.stepped;
+  s.steps = s.stage && n.steps && t->vnni && !t->tiles;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);

@@ -23,7 +23,7 @@ static Err *take_entry(Found *f, const char *path, int depth) {
   if (!S_ISREG(st.st_mode) || n < 4 || strcmp(path + n - 4, ".lum")) return NULL;
   if (f->n >= MAX_FILES) return err_new(ERR_LIMIT, "more than %d texts; the next is %s", MAX_FILES, path);
   Str text = {0};
-  TRY(os_read_file(path, LANG_MAX_TEXT_BYTES, &text));
+  TRY(os_read_text(path, LANG_MAX_TEXT_BYTES, &text));
   Err *e = NULL;
   if (text.n && memchr(text.p, 0, text.n)) e = err_new(ERR_SYNTAX, "%s: a zero byte at %zu: not a text", path, strlen(text.p));
   else PUSH(f->arena, f->src, f->n, f->cap, (Source){path, arena_dup_n(f->arena, text.n ? text.p : "", text.n)});

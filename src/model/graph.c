@@ -295,6 +295,7 @@ static Build build_new(Model *m, int layer, const char *var) {
   b.s->result = -1;
   b.tp = b.s->tp = tp_new(m->arena, m->module, strcmp(m->precision, "f32") ? m->precision : NULL);
   b.tp->narrow = kern_target(m->kerns)->tiles;
+  b.tp->dot2 = kern_target(m->kerns)->dot2;
   b.tp->form = m->forms->form;
   b.tp->n_forms = m->forms->n_forms;
   b.tp->cap_forms = m->forms->n_forms;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "model/priv.h"
 
-typedef struct Reader { Arena *arena; Module *module; Weights *weights; Kerns *kerns; } Reader;
+typedef struct Reader { Arena *arena; Module *module; Weights *weights; const Target *target; Kerns *kerns; } Reader; /* kerns: made when the tensor is known to be there */
 
 static Err *decode_alone(Reader *r, Tp *forms, const FileTensor *t, float **out) {
   FormatForm *f;
@@ -41,6 +41,7 @@ static Err *decode(Reader *r, const char *name, int64_t *rows, int64_t *cols, fl
   int64_t n_cols = p ? p->fit.cols : t->n_dims ? t->dim[t->n_dims - 1] : 1, n_rows = p ? p->fit.rows : t->n_elems / MAX(n_cols, 1);
   if ((given_rows && given_rows != n_rows) || (given_cols && given_cols != n_cols))
     return err_new(ERR_SHAPE, "tensor %s: %lld rows of %lld, expected %lld of %lld", name, (long long)n_rows, (long long)n_cols, (long long)given_rows, (long long)given_cols);
+  TRY(kern_set_new(r->target, false, &r->kerns));
   void *v = NULL;
   if (p) TRY(arena_alloc_large(r->arena, (size_t)(n_rows * n_cols) + 16, sizeof **out, name, &v));
   if (p) *out = v;
@@ -56,8 +57,8 @@ Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, co
   if (opt->target && !t) return err_new(ERR_USAGE, "--target %s: no such target", opt->target);
   TRY(lang_std_load(a, opt->std_dir, &r.module));
   TRY(file_weights_open(a, path, model_format_find, r.module, &r.weights));
-  Err *e = kern_set_new(t, false, &r.kerns);
-  if (!e) e = decode(&r, name, rows, cols, out);
+  r.target = t;
+  Err *e = decode(&r, name, rows, cols, out);
   kern_set_free(r.kerns);
   file_weights_close(r.weights);
   return e;

@@ -174,7 +174,7 @@ static Err *folder_template(Arena *a, const char *folder, const char **out) {
   const char *path = arena_printf(a, "%s/chat_template.jinja", folder), *text = NULL;
   if (os_exists(path)) {
     Str s = {0};
-    Err *e = os_read_file(path, MAX_TEMPLATE_BYTES, &s);
+    Err *e = os_read_text(path, MAX_TEMPLATE_BYTES, &s);
     if (!e) *out = arena_dup_n(a, s.n ? s.p : "", s.n);
     str_free(&s);
     return e;

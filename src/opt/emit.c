@@ -65,7 +65,8 @@ IrRef lin_value(Emit *e, Lin l) {
 }
 
 uint64_t lin_hash(const Lin *l, uint64_t h) {
-  h = hash_bytes(&l->k, sizeof l->k, h);
+  uint64_t k[2] = {h, (uint64_t)l->k}; /* h and k are small numbers: mixed one after the other, or 6 and 1 would be 7 and 0 */
+  h = hash_bytes(k, sizeof k, 0);
   for (int i = 0; i < l->n; i++) {
     uint64_t t[2] = {(uint64_t)l->t[i].v, (uint64_t)l->t[i].c};
     h = hash_bytes(t, sizeof t, h);
@@ -200,22 +201,47 @@ void emit_buf_strides(const Emit *e, int buf, int64_t *stride) {
   if (!first && b->pitch) stride[0] = b->pitch;
 }
 
-/* x / n and x % n of dimensions that lie so that together they are x: it, else 0. */
-static Dx cut_up(const Dag *d, Dx outer, Dx inner, int64_t outer_stride, int64_t stride) {
-  const DxNode *a = &d->node[outer], *b = &d->node[inner];
+/* The part of a sum that is x % n, or c times that; 0: none is. */
+static Dx find_mod(const Dag *d, Dx sum, Dx x, Dx n, int64_t *c) {
+  const DxNode *s = &d->node[sum];
+  *c = 1;
+  if (s->kind != DX_OP || s->n_args != 2) return 0;
+  if (s->op == DXO_MOD) return s->arg[0] == x && s->arg[1] == n ? sum : 0;
+  if (s->op == DXO_MUL) return dx_is_int(d, s->arg[1], c) && d->node[s->arg[0]].op == DXO_MOD && find_mod(d, s->arg[0], x, n, &(int64_t){0}) ? sum : 0;
+  if (s->op != DXO_ADD) return 0;
+  Dx a = find_mod(d, s->arg[0], x, n, c);
+  return a ? a : find_mod(d, s->arg[1], x, n, c);
+}
+
+static Lin lin_without(Emit *e, Dx sum, Dx part) {
+  const DxNode *s = &e->d->node[sum];
+  if (sum == part) return lin_const(0);
+  if (s->kind != DX_OP || s->op != DXO_ADD) return lin_of(e, sum);
+  Dx a = s->arg[0], b = s->arg[1];
+  Lin l = lin_without(e, a, part);
+  return lin_add(e, l, lin_without(e, b, part));
+}
+
+/* x / n, and x % n times c in the next dimension, which lie so that together they are x: it, else 0. part: the second, a part of its index. */
+static Dx cut_up(const Dag *d, Dx outer, Dx inner, int64_t outer_stride, int64_t stride, Dx *part, int64_t *c) {
+  const DxNode *a = &d->node[outer];
   int64_t n;
-  bool pair = a->kind == DX_OP && a->op == DXO_DIV && b->kind == DX_OP && b->op == DXO_MOD && a->arg[0] == b->arg[0] && a->arg[1] == b->arg[1];
-  return pair && dx_is_int(d, a->arg[1], &n) && n * stride == outer_stride ? a->arg[0] : 0;
+  if (a->kind != DX_OP || a->op != DXO_DIV || !dx_is_int(d, a->arg[1], &n)) return 0;
+  *part = find_mod(d, inner, a->arg[0], a->arg[1], c);
+  return *part && n * *c * stride == outer_stride ? a->arg[0] : 0;
 }
 
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index) {
-  int64_t stride[IR_MAX_DIMS];
+  int64_t stride[IR_MAX_DIMS], c = 1;
   Lin l = lin_const(0);
   emit_buf_strides(e, buf, stride);
   for (int i = n_index - 1; i >= 0; i--) {
-    Dx whole = i > 0 && stride[i] ? cut_up(e->d, index[i - 1], index[i], stride[i - 1], stride[i]) : 0;
-    if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, whole ? whole : index[i]), stride[i]));
-    i -= whole != 0;
+    Dx part = 0, whole = i > 0 && stride[i] ? cut_up(e->d, index[i - 1], index[i], stride[i - 1], stride[i], &part, &c) : 0;
+    if (whole) {
+      l = lin_add(e, l, lin_scale(lin_of(e, whole), c * stride[i]));
+      l = lin_add(e, l, lin_scale(lin_without(e, index[i], part), stride[i]));
+      i--;
+    } else if (stride[i]) l = lin_add(e, l, lin_scale(lin_of(e, index[i]), stride[i]));
   }
   return l;
 }
@@ -343,7 +369,17 @@ static bool lin_same(const Lin *a, const Lin *b) {
   return same;
 }
 
-static Vals emit_load(Emit *e, Dx x) {
+/* Every second number of 16 bits: the low or the high halves of words. */
+static IrRef load_seconds(Emit *e, IrRef ptr, Lin byte) {
+  bool high = byte.k % 4 == 2;
+  for (int i = 0; i < byte.n; i++) high = high && byte.t[i].c % 4 == 0;
+  if (high) byte.k -= 2;
+  IrRef w = emit_load_at(e, IR_M_i32, e->lanes, ptr, byte);
+  return ir_op1(&e->b, IR_bits, high ? ir_op2(&e->b, IR_and, w, ir_const_i(&e->b, elt_type(IR_M_i32, e->lanes), -65536)) : ir_shift(&e->b, IR_shl, w, 16));
+}
+
+/* as: the kind of memory that is read from where the element lies. */
+static Vals load_as(Emit *e, Dx x, IrMem as) {
   const DxNode n = e->d->node[x];
   int buf = (int)n.ival;
   if (is_local(e, buf) && e->local[buf].kind == LOCAL_VALUE) {
@@ -365,8 +401,8 @@ static Vals emit_load(Emit *e, Dx x) {
     }
     int64_t off = is_local(e, buf) ? e->local[buf].off + e->local[buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
-    bool contiguous = l.lane == ir_mem_bytes[buf_mem(e, buf)];
-    if (r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
+    bool contiguous = l.lane == ir_mem_bytes[as], seconds = r.vec && as == IR_M_bf16 && l.lane == 4;
+    if (!seconds && r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
     l.k += off;
     l.lane = 0;
     at[k] = l;
@@ -376,12 +412,19 @@ static Vals emit_load(Emit *e, Dx x) {
       r.v[k] = r.v[before];
       continue;
     }
-    IrRef v = emit_load_at(e, buf_mem(e, buf), r.vec && contiguous ? e->lanes : 1, buf_base(e, buf), l);
+    if (seconds) {
+      r.v[k] = load_seconds(e, buf_base(e, buf), l);
+      continue;
+    }
+    IrRef v = emit_load_at(e, as, r.vec && contiguous ? e->lanes : 1, buf_base(e, buf), l);
     r.v[k] = r.vec && !contiguous ? ir_splat(&e->b, v, e->lanes) : v;
   }
   e->row = 0;
   return r;
 }
+
+static Vals emit_load(Emit *e, Dx x) { return load_as(e, x, buf_mem(e, (int)e->d->node[x].ival)); }
+Vals emit_load_pairs(Emit *e, Dx x) { return load_as(e, x, IR_M_i32); }
 
 static Vals emit_axis(Emit *e, Dx x) {
   int rows = emit_in_rows(e, x) ? e->n_rows : 1;
@@ -471,6 +514,7 @@ static bool of_products(const Dag *d, Dx x) {
 
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
   if (is_spent(e)) return;
+  if (red->op == RED_CHAIN && emit_pair(e, term, acc)) return;
   const DxNode n = e->d->node[term];
   if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD && of_products(e->d, term)) { /* each product in turn */
     add_term(e, red, n.arg[0], acc);
@@ -738,6 +782,10 @@ int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok) {
   int64_t v;
   if (n->kind == DX_OP && (n->op == DXO_DIV || n->op == DXO_MOD) && d->node[n->arg[0]].kind == DX_AXIS && d->node[n->arg[0]].ival == axis &&
       dx_is_int(d, n->arg[1], &v) && v % lanes == 0) return n->op == DXO_MOD;
+  if (n->kind == DX_OP && (n->op == DXO_DIV || n->op == DXO_MOD) && dx_is_int(d, n->arg[1], NULL)) { /* of what is the same in all lanes */
+    bool known = true;
+    if (emit_lane_coef(d, n->arg[0], axis, lanes, &known) == 0 && known) return 0;
+  }
   if (n->kind == DX_OP && n->n_args == 2 && n->axes >> axis & 1) {
     if (n->op == DXO_ADD) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) + emit_lane_coef(d, n->arg[1], axis, lanes, ok);
     if (n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) return emit_lane_coef(d, n->arg[0], axis, lanes, ok) * v;
@@ -751,7 +799,7 @@ static bool load_fits(Emit *e, const DxNode *n, int axis, int lanes) {
   if (e->p->buf[n->ival].blocks) return emit_blocks_fit(e, n, axis, lanes);
   emit_buf_strides(e, (int)n->ival, stride);
   for (int i = n->n_args - 1; i >= 0; i--) c += emit_lane_coef(e->d, n->arg[i], axis, lanes, &ok) * stride[i];
-  return ok && (c == 0 || c == 1);
+  return ok && (c == 0 || c == 1 || (c == 2 && e->p->buf[n->ival].mem == IR_M_bf16));
 }
 
 static bool lanes_fit(Emit *e, Dx x, int axis, int lanes) {

@@ -272,7 +272,9 @@ static Dx eval_index(Scope *s, const Expr *e) {
 static Dx eval_field(Scope *s, const Expr *e) {
   const Binding *b = e->arg[0]->kind == EX_NAME ? lookup(s, e->arg[0]->name) : NULL;
   const TpBuf *t = b && b->kind == BIND_BUF ? &s->p->buf[b->buf] : NULL;
+  static const int digits[IR_N_MEM] = {[IR_M_f32] = 24, [IR_M_f16] = 11, [IR_M_bf16] = 8};
   FormatForm *f = t && t->blocks ? t->blocks : t ? t->fmt : NULL;
+  if (t && !strcmp(e->name, "digits")) return dx_int(s->p->dag, f && !f->plain ? 0 : digits[f ? f->mem : t->mem]); /* binary ones of plain floats */
   if (!f) return dx_int(s->p->dag, 0);
   if (!strcmp(e->name, "integer")) return dx_int(s->p->dag, f->integer);
   if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
@@ -654,6 +656,8 @@ static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args
   memcpy(arg, given, sizeof *arg * (size_t)n_args);
   TRY(err_wrap(sort_args(s, op, arg, n_args), "op %s", op->name));
   TRY(bind_params(s, op, arg, n_args));
+  for (int i = 0; i < MIN(n_results, op->n_results); i++) /* a condition may ask what is stored to */
+    if (results[i] >= 0) bind(s, (Binding){op->result[i].name, BIND_BUF, 0, results[i]});
   if (op->when) {
     Dx c = dx_truth(p->dag, eval(s, op->when));
     int64_t v = 0;

@@ -100,13 +100,18 @@ static void place_locals(Emit *e, int n_rows) {
 
 static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
   IrMem m = buf_mem(e, t->buf);
+  bool upper = m == IR_M_bf16 && e->p->buf[t->buf].bf16; /* bfloat16 already: nothing to round */
+  int bytes = ir_mem_bytes[m];
+  if (upper) m = IR_M_u16;
   for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
     e->row = k;
     int64_t off = e->local[t->buf].kind == LOCAL_SCRATCH ? e->local[t->buf].off + e->local[t->buf].row_bytes * (e->tile_row + k / e->blocks) : 0;
-    Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), ir_mem_bytes[m]);
+    Lin at = lin_scale(buf_index(e, t->buf, t->index, t->n_index), bytes);
     at.lane = 0;
     at.k += off;
-    emit_store_at(e, m, buf_base(e, t->buf), at, emit_pick(e, v, k, e->lane_axis >= 0), n_lanes);
+    IrRef x = emit_pick(e, v, k, e->lane_axis >= 0);
+    if (upper) x = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, x), 16);
+    emit_store_at(e, m, buf_base(e, t->buf), at, x, n_lanes);
   }
   e->row = 0;
 }
@@ -162,7 +167,7 @@ static void lane_blocks(Emit *e, const TpStmt *t, int axis, IrRef from, IrRef co
 }
 
 /* What a chain reads for all rows lies in runs of vectors along the chain: how many in a run; 0: it does not. */
-static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
+static int64_t reads_along_chain(Emit *e, Dx x, int lanes, int chain) {
   const DxNode *n = &e->d->node[x];
   if (!dag_walk_first(e->d, x)) return 0;
   if (n->kind == DX_RED && n->op == RED_CHAIN) chain = (int)n->ival;
@@ -170,15 +175,19 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
   if (b && b->blocks) {
     if (b->side_dim > b->block_dim && e->d->node[n->arg[b->block_dim]].axes >> chain & 1) return 1;
   } else if (b && only_by_groups(e->d, x, e->row_axis, e->s.tile[0])) {
-    int64_t stride[IR_MAX_DIMS], step = 0;
+    int64_t stride[IR_MAX_DIMS], step = 0, lane = 0;
     bool ok = true;
     emit_buf_strides(e, (int)n->ival, stride);
-    for (int i = 0; i < n->n_args; i++) step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
+    for (int i = 0; i < n->n_args; i++) {
+      step += dx_coef(e->d, n->arg[i], chain, &ok) * stride[i];
+      lane += emit_lane_coef(e->d, n->arg[i], lanes, FULL_LANES, &ok) * stride[i];
+    }
+    if (lane > 1) step /= lane; /* every second one: pairs */
     if (ok && step >= FULL_LANES && step <= 4 * FULL_LANES) return step / FULL_LANES;
   }
   int64_t run = 0;
   for (int i = 0; i < n->n_args; i++) {
-    int64_t r = reads_along_chain(e, n->arg[i], chain);
+    int64_t r = reads_along_chain(e, n->arg[i], lanes, chain);
     run = MAX(run, r);
   }
   return run;
@@ -186,11 +195,11 @@ static int64_t reads_along_chain(Emit *e, Dx x, int chain) {
 
 /* Long chains of dependent sums: several blocks of lanes at once keep the machine busy where few rows do not. Blocks that are streams of their
    own are kept to two, which the prefetchers can follow; blocks that lie side by side are best read all at once. */
-static int blocks_at_once(Emit *e, const TpStmt *t, int64_t most) {
+static int blocks_at_once(Emit *e, const TpStmt *t, int axis, int64_t most) {
   int blocks = 1;
   if (e->r->contraction || e->s.naive || !lower_shares_rows(e->p, t, e->row_axis, e->s.tile[0])) return 1;
   dag_walk_begin(e->d);
-  int64_t run = reads_along_chain(e, t->rhs, -1);
+  int64_t run = reads_along_chain(e, t->rhs, axis, -1);
   if (run) most = MIN(most, MAX(run, 2));
   while (blocks < 8 && blocks * 2 * e->n_rows <= e->s.chains && blocks * 2 <= most) blocks *= 2;
   return blocks;
@@ -215,7 +224,7 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
   int64_t ext;
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   IrRef n;
-  int blocks = blocks_at_once(e, t, fixed ? ext / FULL_LANES : 8);
+  int blocks = blocks_at_once(e, t, axis, fixed ? ext / FULL_LANES : 8);
   if (!fixed) {
     IrRef len = emit_row_bound(e, t->extent[axis], IR_smax);
     n = ir_shift(&e->b, IR_shr, ir_op2(&e->b, IR_add, len, ir_const_i(&e->b, IR_T_i64, FULL_LANES - 1)), 4);

@@ -186,7 +186,7 @@ typedef struct TpBuf {
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
-  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else */
+  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else; of other than temporaries where the caller says so, or the program shows it */
   int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
 } TpBuf;
@@ -214,6 +214,7 @@ typedef struct Tp {
   Arena *arena; Dag *dag; const Module *module;
   const char *precision;
   bool narrow;                                 /* the caller's: temporaries that hold nothing but bfloat16 are kept in 16 bits, as matrix tiles read them */
+  bool dot2;                                   /* the caller's: those that products of pairs read are */
   int line;                 /* what statements made from now on get as theirs */
   TpBuf *buf; int n_bufs, cap_bufs;
   TpStmt *stmt; int n_stmts, cap_stmts;
@@ -237,6 +238,7 @@ Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, o
 Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
 Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
 bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 or at least 2^-56, by its form */
+void tp_keep_bf16(Tp *p);                      /* pair.c: marks what holds nothing but bfloat16, and keeps in 16 bits what is read so */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */
 int64_t tp_dim_elems(const Tp *p, const TpBuf *b, int i, const int64_t *sym); /* of its memory: where blocks lie along it, their bytes */
@@ -286,6 +288,7 @@ typedef struct Sched {
   int matrix[2], n_matrix;  /* contractions: rows at once in matrix tiles, multiples of 16, before the register tiles take what is left */
   int matrix_bytes;         /* of a tile's operand along the sum */
   bool pairs;               /* the panel keeps two bfloat16 in 32 bits, even position low */
+  bool dot2;                /* the target multiplies pairs of bfloat16 */
   bool short_dots;          /* the target multiplies bytes into sums of 16 bits */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
   bool steps;               /* what is unpacked are codes times their step, where it is asked for in no other way */

@@ -528,7 +528,7 @@ static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
     int rt = tp_root(pl->p, (int)v), k = 0;
     while (k < r->n_args && r->arg[k] != rt) k++;
     v = b->local >= 0 ? 1000 + rt : k;
-    h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)b->raw);
+    h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)(b->raw + 2 * b->bf16));
     const FormatForm *f = b->fmt ? b->fmt : b->blocks;
     if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)(b->block_dim + 8 * (f == b->blocks ? b->side_dim + 1 : 0)));
     for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
@@ -578,21 +578,6 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
   str_free(&name);
 }
 
-/* A temporary whose every value is a bfloat16 by its form loses nothing in 16 bits. */
-static void narrow_temps(Tp *p) {
-  for (int b = 0; b < p->n_bufs; b++) {
-    TpBuf *t = &p->buf[b];
-    bool all = t->role == BUF_TEMP && t->mem == IR_M_f32 && t->alias == b, any = false;
-    for (int i = 0; i < p->n_bufs && all; i++) all = i == b || p->buf[i].alias != b;
-    for (int i = 0; i < p->n_stmts && all; i++) {
-      if (p->stmt[i].buf != b) continue;
-      any = true;
-      all = tp_is_bf16(p->dag, p->stmt[i].rhs);
-    }
-    if (all && any) t->mem = IR_M_bf16, t->bf16 = true;
-  }
-}
-
 Err *tp_plan(Tp *p, TpPlan **out) {
   Planner *pl = ARENA_NEW(p->arena, Planner);
   *pl = (Planner){.p = p, .d = p->dag, .a = p->arena, .plan = ARENA_NEW(p->arena, TpPlan)};
@@ -601,7 +586,7 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   pl->stmt_region = ARENA_ARRAY(p->arena, int, p->n_stmts);
   for (int i = 0; i < p->n_stmts; i++) pl->stmt_region[i] = -1;
   for (int i = 0; i < p->n_stmts; i++) order_axes(pl, &p->stmt[i]);
-  if (p->narrow) narrow_temps(p);
+  tp_keep_bf16(p);
   merge_equal(pl);
   inline_cheap(pl);
   drop_unused(pl);

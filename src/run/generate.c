@@ -153,7 +153,7 @@ static Err *take_token(const RunRequest *q, RunAnswer *answer, RunResult *r, int
   if (q->guide && r->reason != RUN_END) {
     size_t n = r->text.n - n_before, n_call = 0;
     const char *rest = n ? r->text.p + n_before : "", *call = was_reasoning && !is_reasoning ? text_reply_call(q->reply, &n_call) : NULL;
-    TRY(run_guide_take(q->guide, id, is_forced, call ? call : rest, call ? n_call : n, was_reasoning, is_reasoning));
+    TRY(run_guide_take(q->guide, id, is_forced, call ? call : rest, call ? n_call : n, call != NULL, was_reasoning, is_reasoning));
   }
   if (q->guide && !r->reason && run_guide_is_over(q->guide)) r->reason = RUN_END, run_answer_end(answer, &r->text);
   return NULL;

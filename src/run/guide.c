@@ -140,14 +140,16 @@ static Err *move(RunGuide *g, GrammarState *from, const void *p, size_t n, bool 
   return NULL;
 }
 
-/* What a token wrote behind reasoning: the answer's, or a call in the reasoning, which may be the first or another. */
-static Err *move_out(RunGuide *g, const char *rest, size_t n) {
+/* What a token wrote behind reasoning: the answer's, or a call in the reasoning, which may be the first or another. One that is opened in a
+   form that the grammar does not have is none: what must come next breaks it off, and its text stays reasoning. */
+static Err *move_out(RunGuide *g, const char *rest, size_t n, bool is_call) {
   bool fits = true;
   if (!n) return NULL;
   TRY(move(g, g->state, rest, n, &fits));
   if (fits) return NULL;
   GrammarState *start = grammar_state_start(g->matcher);
   Err *e = move(g, start, rest, n, &fits);
+  if (!e && !fits && is_call) e = move(g, start, "", 0, &fits);
   grammar_state_unref(start);
   if (e) return e;
   return fits ? NULL : err_new(ERR_UNSUPPORTED, "structured output: one token leaves the reasoning and begins with a text that does not fit");
@@ -155,7 +157,7 @@ static Err *move_out(RunGuide *g, const char *rest, size_t n) {
 
 static Err *outside_mask(int32_t id) { return err_new(ERR_UNSUPPORTED, "structured output: token %d writes what does not fit, and came all the same", id); }
 
-Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning) {
+Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool is_call, bool was_reasoning, bool is_reasoning) {
   size_t n = 0;
   bool fits = true;
   const uint8_t *p = grammar_vocab_bytes(g->o.vocab, id, &n);
@@ -164,7 +166,7 @@ Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, s
     return fits || is_forced ? NULL : outside_mask(id);
   }
   if (is_forced || (was_reasoning && is_reasoning)) return NULL;
-  if (was_reasoning) return move_out(g, rest, n_rest);
+  if (was_reasoning) return move_out(g, rest, n_rest, is_call);
   if (!p) return NULL;
   g->has_begun |= !is_reasoning;
   TRY(move(g, g->state, p, n, &fits)); /* what opens reasoning may be a word of the grammar, or the opener */

@@ -149,9 +149,9 @@ void run_guide_free(RunGuide *g);            /* NULL is fine */
 void run_guide_ahead(RunGuide *g, bool is_reasoning);           /* begins to make the mask of the next token */
 /* The mask for run_sampler_pick, once it is made; NULL: everything may come. Fails: ERR_UNSUPPORTED (no token can go on), ERR_LIMIT. */
 Err *run_guide_mask(RunGuide *g, const uint64_t **out);
-/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or the call it opened. Fails:
-   ERR_UNSUPPORTED (what it wrote does not fit: no mask was kept to, or it began elsewhere), ERR_LIMIT. */
-Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool was_reasoning, bool is_reasoning);
+/* The token that came, chosen by a mask or forced. rest: of one that left the reasoning, what it wrote of the answer, or (is_call) the call it
+   opened. Fails: ERR_UNSUPPORTED (what it wrote does not fit: no mask was kept to, or it began elsewhere), ERR_LIMIT. */
+Err *run_guide_take(RunGuide *g, int32_t id, bool is_forced, const char *rest, size_t n_rest, bool is_call, bool was_reasoning, bool is_reasoning);
 Err *run_guide_end(RunGuide *g, int32_t id);  /* the token that ended the answer may also be what closes a call */
 bool run_guide_is_over(const RunGuide *g);   /* the text is whole and nothing may follow: the answer ends without another token */
 bool run_guide_is_whole(const RunGuide *g);  /* it may end here */

@@ -199,12 +199,23 @@ static void add_short_escape(Encoder *en, char c, int32_t to) {
   seq_add(en, b, 2, to);
 }
 
+/* The one escape of a control character that has no short one, as JSON writers write it. */
+static void add_control(Encoder *en, uint8_t c, int32_t to) {
+  const char *digit = "0123456789abcdef", text[] = {'\\', 'u', '0', '0', digit[c >> 4], digit[c & 15]};
+  SeqByte b[6];
+  for (int i = 0; i < 6; i++) b[i] = one_byte((uint8_t)text[i], (uint8_t)text[i]);
+  seq_add(en, b, 6, to);
+}
+
 static void add_json(Encoder *en, uint32_t lo, uint32_t hi, int32_t to) {
-  static const struct { char c, e; } brief[] = {{'"', '"'}, {'\\', '\\'}, {'/', '/'}, {8, 'b'}, {9, 't'}, {10, 'n'}, {12, 'f'}, {13, 'r'}};
+  static const struct { char c, e; } brief[] = {{'"', '"'}, {'\\', '\\'}, {8, 'b'}, {9, 't'}, {10, 'n'}, {12, 'f'}, {13, 'r'}, {'/', '/'}};
   static const SymRange raw[] = {{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0xD7FF}, {0xE000, SYM_MAX_CHAR}};
   static const SymRange some[] = {{0, 0x1F}, {0x80, 0xD7FF}, {0xE000, SYM_MAX_CHAR}}, all[] = {{0, 0xD7FF}, {0xE000, SYM_MAX_CHAR}};
-  for (size_t i = 0; i < COUNT_OF(brief); i++) if ((uint32_t)brief[i].c >= lo && (uint32_t)brief[i].c <= hi) add_short_escape(en, brief[i].e, to);
+  bool plain = en->e->mode == GR_ENC_JSON_PLAIN;
+  for (size_t i = 0; i < COUNT_OF(brief) - plain; i++) if ((uint32_t)brief[i].c >= lo && (uint32_t)brief[i].c <= hi) add_short_escape(en, brief[i].e, to);
   for (size_t i = 0; i < COUNT_OF(raw); i++) if (MAX(lo, raw[i].lo) <= MIN(hi, raw[i].hi)) add_utf8(en, MAX(lo, raw[i].lo), MIN(hi, raw[i].hi), to);
+  for (uint32_t c = lo; plain && c <= MIN(hi, 0x1Fu); c++) if (!memchr("\b\t\n\f\r", (int)c, 5)) add_control(en, (uint8_t)c, to);
+  if (plain) return;
   const SymRange *hex = en->e->mode == GR_ENC_JSON_FREE ? all : some;
   size_t n_hex = en->e->mode == GR_ENC_JSON_FREE ? COUNT_OF(all) : COUNT_OF(some);
   for (size_t i = 0; i < n_hex; i++) if (MAX(lo, hex[i].lo) <= MIN(hi, hex[i].hi)) add_hex(en, MAX(lo, hex[i].lo), MIN(hi, hex[i].hi), to);
@@ -219,7 +230,9 @@ static void add_python(Encoder *en, uint32_t lo, uint32_t hi, int32_t to) {
   for (size_t i = 0; i < COUNT_OF(raw); i++) if (MAX(lo, raw[i].lo) <= MIN(hi, raw[i].hi)) add_utf8(en, MAX(lo, raw[i].lo), MIN(hi, raw[i].hi), to);
   for (uint32_t c = lo; c <= MIN(hi, 0x1Fu); c++) {
     SeqByte b[4] = {one_byte('\\', '\\'), one_byte('x', 'x'), hex_byte((int)c >> 4, (int)c >> 4), hex_byte((int)c & 15, (int)c & 15)};
-    if (c != 9 && c != 10 && c != 13) seq_add(en, b, 4, to);
+    if (c == 9 || c == 10 || c == 13) continue;
+    seq_add(en, b, 4, to);
+    add_control(en, (uint8_t)c, to); /* of templates that write texts as JSON does */
   }
 }
 

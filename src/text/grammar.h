@@ -13,7 +13,8 @@
 
 typedef struct Grammar Grammar;
 enum {
-  GRAMMAR_ANY_ORDER = 1,   /* properties in any order (objects of at most 48 names; beyond, in schema order), integers also as 1.0 */
+  GRAMMAR_ANY_ORDER = 1,   /* properties in any order (objects of at most 48 names; beyond, in schema order), integers also as 1.0; names and
+                              texts that the schema spells (enum, const, pattern, format) also with escapes nobody must use */
   GRAMMAR_COMPACT = 2,     /* no white space at all between JSON tokens */
   GRAMMAR_RELAX = 4        /* what cannot be enforced is left out and told by grammar_warnings, instead of refused */
 };

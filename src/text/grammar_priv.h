@@ -123,8 +123,8 @@ uint32_t grammar_end_new(Grammar *g, uint32_t rule);                          /*
 /* All edges of a state are added before those of another one, and likewise its calls. */
 void grammar_edge_add(Grammar *g, uint32_t from, uint8_t lo, uint8_t hi, GrAct act, int32_t arg, uint32_t to);
 void grammar_call_add(Grammar *g, uint32_t from, uint32_t rule, GrAct act, uint32_t ret);
-/* UTF-8; inside a JSON string, escapes where a writer uses them; any escape; inside a text of Python's in either quotes */
-enum { GR_ENC_RAW, GR_ENC_JSON, GR_ENC_JSON_FREE, GR_ENC_PYTHON, GR_ENC_PYTHON_SINGLE };
+/* UTF-8; inside a JSON string, escapes where a writer uses them; any escape; only those a writer must use; inside a text of Python's in either quotes */
+enum { GR_ENC_RAW, GR_ENC_JSON, GR_ENC_JSON_FREE, GR_ENC_JSON_PLAIN, GR_ENC_PYTHON, GR_ENC_PYTHON_SINGLE };
 enum { GR_SPECIAL = 0xFF };                                 /* in front of the bytes of a special token: no text has it */
 /* A state of the rule from which the text leads to `to`; special tokens that spell a part of it may stand for that part. last: the act of its
    last byte. */
@@ -159,6 +159,7 @@ typedef struct GrArgs {
   const char *sep, *close;   /* then: another argument follows, none does */
   uint32_t *any_text;        /* [2] rules of texts that are not bounded, shared by all tools: 0, or made before; [1]: where null is read and allowed */
   const json_t *tool;        /* whose parameters: what their reader takes for text is text */
+  bool escapes;              /* the template writes what is not ASCII as \u escapes */
 } GrArgs;
 Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule);
 

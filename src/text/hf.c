@@ -703,7 +703,10 @@ static bool rank_of(const char *p, const char *end, int64_t *out) {
 static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char *text, size_t n_text) {
   v->byte_level = v->by_rank = true;
   const char *slash = strrchr(path, '/');
-  TRY(text_split_rule(v, text_split_rule_of_ranks(slash ? slash + 1 : path)));
+  bool is_guess;
+  const char *rule = text_split_rule_of_ranks(slash ? slash + 1 : path, &is_guess);
+  TRY(text_split_rule(v, rule));
+  if (is_guess) v->warning = arena_printf(v->arena, "%s: ranks only, and its name does not say how text is split: taken as %s; a name with cl100k, o200k, qwen, r50k, p50k, gpt2, llama3 or kimi in it chooses", path, rule);
   v->ignore_merges = true;
   v->added = ARENA_NEW(v->arena, Added);
   int line = 0;
@@ -744,7 +747,7 @@ static void read_config(Arena *tmp, const char *path, TextVocab *v) {
   Str text = {0};
   Val root;
   if (!os_exists(config)) return;
-  Err *e = os_read_file(config, 16 << 20, &text);
+  Err *e = os_read_text(config, 16 << 20, &text);
   if (!e) e = text_json_parse(tmp, text.p ? text.p : "", text.n, &root);
   if (!e) {
     int bos = token_named(v, val_get(root, "bos_token")), eos = token_named(v, val_get(root, "eos_token"));

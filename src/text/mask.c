@@ -356,7 +356,7 @@ static const uint64_t *rounds_get(GrammarMatcher *m, uint32_t rule) {
   return mask;
 }
 
-/* Text that goes on and on: a home that nearly every character leads back to. True: every whole character that is not ASCII does. */
+/* Every whole character that is not ASCII leads back home. */
 static bool home_of_utf8(GrammarMatcher *m, uint32_t home) {
   enum { FRONT_MAX = 32 };
   Front f[FRONT_MAX] = {{.set = home}};
@@ -390,39 +390,124 @@ static void token_walk(GrammarMatcher *m, uint32_t from, uint32_t id, uint64_t *
   else for (uint32_t k = 0; k < n_left; k++) ADD(r->word, r->n, r->cap, (MaskWord){p + left[k], n - left[k], (int32_t)id});
 }
 
-/* The tokens from a place in free text, or one that is soon there again: all that have only bytes that lead home pass unseen, the others are walked.
-   False: it is no such place. */
-static bool home_walk(GrammarMatcher *m, uint32_t from, uint64_t *mask, Rests *rests) {
+/* The bytes that lead elsewhere from one place than from the other; -1: more than UNLIKE_MAX. */
+enum { UNLIKE_MAX = 64 };
+static int unlike_bytes(GrammarMatcher *m, uint32_t here, uint32_t there, uint8_t *out) {
+  int n = 0;
+  for (int b = 0; b < GR_SPECIAL; b++) {
+    if (step(m, here, (uint8_t)b) == step(m, there, (uint8_t)b)) continue;
+    if (n == UNLIKE_MAX) return -1;
+    out[n++] = (uint8_t)b;
+  }
+  return n;
+}
+
+/* Text that goes on and on has a home: nearly every character leads back to it, at once or after one that may begin a marker. */
+static bool is_home(GrammarMatcher *m, uint32_t home, bool *high) {
   enum { ASCII_MIN = 100 };
-  const GrammarVocab *v = m->v;
-  size_t n_words = v->n_words;
-  uint32_t home = step(m, from, 'a');
-  bool odd[256] = {0}, high = true;
   int n_plain = 0;
-  if (home == DEAD || step(m, home, 'a') != home) return false;
-  for (int b = 0; b < 128; b++) {
-    odd[b] = step(m, home, (uint8_t)b) != home || step(m, from, (uint8_t)b) != home;
-    n_plain += !odd[b];
-  }
-  if (n_plain < ASCII_MIN) return false;
-  for (int b = 128; b < GR_SPECIAL; b++) {
+  *high = true;
+  for (int b = 0; b < 128; b++) n_plain += step(m, home, (uint8_t)b) == home;
+  for (int b = 128; b < GR_SPECIAL; b++) *high &= step(m, home, (uint8_t)b) == home;
+  return n_plain >= ASCII_MIN && (*high || home_of_utf8(m, home));
+}
+
+static void or_byte(const GrammarVocab *v, int b, uint64_t *rest) {
+  for (size_t k = 0; k < v->n_words; k++) rest[k] |= v->byte_mask[(size_t)b * v->n_words + k];
+}
+
+/* The tokens from home, or from a place that differs from it in these bytes. Where the places after a character that does not lead home
+   differ from home in a few bytes only, a token without those neighbours passes unseen; the others are walked. */
+static void home_walk(GrammarMatcher *m, uint32_t from, uint32_t home, bool high, const uint8_t *odd, int n_odd, uint64_t *mask, Rests *rests) {
+  const GrammarVocab *v = m->v;
+  uint64_t *rest = need(calloc(v->n_words + 1, sizeof *rest));
+  or_byte(v, GR_SPECIAL, rest);
+  for (int i = 0; i < n_odd; i++) or_byte(v, odd[i], rest);
+  for (int b = 0; b < (high ? GR_SPECIAL : 128); b++) {
+    uint8_t unlike[UNLIKE_MAX];
     uint32_t to = step(m, home, (uint8_t)b);
-    odd[b] = step(m, from, (uint8_t)b) != to;
-    high &= to == home;
+    int n = to == home ? 0 : to == DEAD ? -1 : unlike_bytes(m, to, home, unlike);
+    if (n < 0) or_byte(v, b, rest);
+    for (int i = 0; i < n; i++)
+      for (uint32_t p = (uint32_t)b * 256 + unlike[i], k = v->pair_at[p]; k < v->pair_at[p + 1]; k++) rest[v->pair_token[k] / 64] |= 1ull << (v->pair_token[k] % 64);
   }
-  odd[GR_SPECIAL] = true;
-  if (!high && !home_of_utf8(m, home)) return false;
-  uint64_t *rest = need(calloc(n_words + 1, sizeof *rest));
-  for (int b = 0; b < 256; b++) {
-    if (!odd[b]) continue;
-    for (size_t k = 0; k < n_words; k++) rest[k] |= v->byte_mask[(size_t)b * n_words + k];
-  }
-  for (size_t k = 0; k < n_words; k++) {
+  for (size_t k = 0; k < v->n_words; k++) {
     if (!high) rest[k] |= v->torn_mask[k];
     mask[k] |= v->short_mask[k] & ~rest[k];
     for (uint64_t bits = rest[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, rests);
   }
   free(rest);
+}
+
+/* mask: what passes from `home`; made what passes from `from`. Only where the two are in different places a token has to be looked at. */
+static void trie_walk_beside(GrammarMatcher *m, const MaskTrie *t, uint32_t from, uint32_t home, uint64_t *mask, Left *left) {
+  struct { uint32_t here, there; } path[MASK_BYTES_MAX + 1] = {{from, home}};
+  for (uint32_t i = 0; i < t->n;) {
+    const MaskNode *node = &t->node[i];
+    uint32_t here = path[node->depth - 1].here, there = path[node->depth - 1].there;
+    here = m->set[here].n ? step(m, here, node->byte) : DEAD;
+    there = m->set[there].n ? step(m, there, node->byte) : DEAD;
+    if (here == there) { i = node->skip; continue; }
+    if (here == DEAD) {
+      uint32_t to = node->skip < t->n ? t->node[node->skip].tok : t->n_tokens;
+      for (uint32_t k = node->tok; k < to; k++) mask[t->token[k] / 64] &= ~(1ull << (t->token[k] % 64));
+      i = node->skip;
+      continue;
+    }
+    path[node->depth].here = here;
+    path[node->depth].there = there;
+    set_bits(mask, t, node);
+    if (m->set[here].ends && node->skip > i + 1) ADD(left->node, left->n, left->cap, i);
+    i++;
+  }
+}
+
+static const Entry *entry_get(GrammarMatcher *m, const Thread *t);
+static uint64_t *entry_mask(const Entry *e, size_t n_words, uint64_t *mask) { /* added to mask */
+  if (e->dense) for (size_t k = 0; k < n_words; k++) mask[k] |= e->dense[k];
+  for (uint32_t k = 0; k < e->n_few; k++) mask[e->few[k] / 64] |= 1ull << (e->few[k] % 64);
+  return mask;
+}
+
+/* A place that is soon home: what passes there, and where the ways differ. What leaves the rule half way from home is walked anew. */
+static void home_beside(GrammarMatcher *m, uint32_t from, uint32_t home, const Entry *at_home, uint64_t *mask, Rests *rests) {
+  size_t n_words = m->v->n_words;
+  Left left = {0};
+  uint64_t *anew = need(calloc(n_words + 1, sizeof *anew));
+  entry_mask(at_home, n_words, mask);
+  for (uint32_t k = 0; k < at_home->rest.n_tokens; k++) anew[at_home->rest.token[k] / 64] |= 1ull << (at_home->rest.token[k] % 64);
+  for (int t = 0; t <= MASK_OTHER; t++) {
+    left.n = 0;
+    trie_walk_beside(m, &m->v->trie[t], from, home, mask, &left);
+    for (size_t k = 0; k < n_words && left.n; k++) mask[k] |= anew[k];
+    rests_add(m->v, &m->v->trie[t], &left, mask, rests);
+  }
+  for (size_t k = 0; k < n_words; k++) {
+    mask[k] &= ~anew[k];
+    for (uint64_t bits = anew[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, rests);
+  }
+  free(anew);
+  free(left.node);
+}
+
+/* False: it is no place in free text, nor one that is soon there. */
+static bool free_text_walk(GrammarMatcher *m, GrPos at, uint32_t from, uint64_t *mask, Rests *rests) {
+  enum { WAY_MAX = 3 };
+  uint32_t home = from;
+  uint8_t odd[UNLIKE_MAX];
+  bool high;
+  for (int i = 0; i < WAY_MAX && home != DEAD; i++) home = step(m, home, 'a');
+  if (home == DEAD || step(m, home, 'a') != home || !is_home(m, home, &high)) return false;
+  int n_odd = unlike_bytes(m, from, home, odd);
+  if (n_odd < 0) return false;
+  const Entry *known = NULL;
+  if (n_odd && m->set[home].n == 1) {
+    Thread t = m->thread[m->set[home].at];
+    GrPos p = grammar_pos_canonical(m->g, (GrPos){t.q, t.aux}, MASK_BYTES_MAX);
+    if (t.frame == BOTTOM && p.q == t.q && p.aux == t.aux && (t.q != at.q || t.aux != at.aux)) known = entry_get(m, &t);
+  }
+  if (known) home_beside(m, from, home, known, mask, rests);
+  else home_walk(m, from, home, high, odd, n_odd, mask, rests);
   return true;
 }
 
@@ -452,7 +537,7 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
     size_t left_over = (size_t)MIN((int64_t)MASK_BYTES_MAX, MAX(rule->max - (int64_t)p.aux, 0));
     for (size_t k = 0; k < v->n_words; k++) mask[k] |= rounds[left_over * v->n_words + k];
   }
-  bool is_home = !by_char && !rounds && home_walk(m, from, mask, &rests);
+  bool is_home = !by_char && !rounds && free_text_walk(m, p, from, mask, &rests);
   for (int t = 0; t <= MASK_OTHER && !is_home; t++) {
     if (t < MASK_BUCKETS && (by_char || rounds)) continue;
     if (t < MASK_BUCKETS && grammar_bucket_bytes[t] <= plain) {
@@ -693,8 +778,7 @@ static void mask_add(GrammarMatcher *m, uint32_t set, uint32_t i, uint64_t *mask
   Thread t = m->thread[m->set[set].at + i];
   const Entry *e = entry_get(m, &t);
   if (!e) return;
-  if (e->dense) for (size_t k = 0; k < m->v->n_words; k++) mask[k] |= e->dense[k];
-  for (uint32_t k = 0; k < e->n_few; k++) mask[e->few[k] / 64] |= 1ull << (e->few[k] % 64);
+  entry_mask(e, m->v->n_words, mask);
   if (t.frame == BOTTOM || !e->rest.n) return;
   Frame f = m->frame[t.frame];
   threads_begin(m);

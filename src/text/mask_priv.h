@@ -14,6 +14,7 @@ void grammar_trie_free(MaskTrie *t);
    plain text pass for so many bytes takes a bucket's tokens without looking at them. Long tokens are walked apart: what holds for
    MASK_BYTES_MAX bytes holds for all others. */
 enum { MASK_BUCKETS = 4, MASK_OTHER = MASK_BUCKETS, MASK_LONG, MASK_TRIES, MASK_BYTES_MAX = 24 };
+enum { MASK_PAIRS = 256 * 256 }; /* two neighbours in a token: the first times 256 and the second */
 struct GrammarVocab {
   int n_tokens;
   size_t n_words;
@@ -26,6 +27,8 @@ struct GrammarVocab {
   uint64_t *torn_mask;     /* [n_words] of these, those that are no whole characters */
   uint64_t *byte_mask;     /* [256][n_words] of these, those with this byte in them */
   uint64_t *chars_mask;    /* [MASK_BYTES_MAX + 1][n_words] plain tokens of at most so many characters, long ones left out */
+  uint32_t *pair_at;       /* [MASK_PAIRS + 1] for each two neighbours, where pair_token has the tokens with them, long ones left out */
+  int32_t *pair_token;
 };
 extern const int grammar_bucket_bytes[MASK_BUCKETS];         /* the longest tokens of each */
 int grammar_plain_next(int state, int byte);                 /* UTF-8 of plain characters: 0 between characters; -1: not plain */

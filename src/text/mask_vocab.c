@@ -79,6 +79,24 @@ static void note_bytes(GrammarVocab *v, size_t i, int kind) {
   if (text_utf8_valid((const char *)p, n) < n) v->torn_mask[i / 64] |= bit;
 }
 
+/* For each pair of neighbours its tokens: counted, then placed. */
+static void note_pairs(GrammarVocab *v, const uint8_t *kind) {
+  v->pair_at = need(calloc(MASK_PAIRS + 1, sizeof *v->pair_at));
+  for (int places = 0; places < 2; places++) {
+    for (size_t i = 0; i < (size_t)v->n_tokens; i++) {
+      if (kind[i] >= MASK_LONG) continue;
+      for (uint32_t k = v->off[i]; k + 1 < v->off[i + 1]; k++) {
+        uint32_t *at = &v->pair_at[v->bytes[k] * 256 + v->bytes[k + 1]];
+        if (places) v->pair_token[--*at] = (int32_t)i;
+        else ++*at;
+      }
+    }
+    if (places) break;
+    for (int p = 1; p <= MASK_PAIRS; p++) v->pair_at[p] += v->pair_at[p - 1]; /* ends; placing makes them beginnings */
+    v->pair_token = need(malloc((v->pair_at[MASK_PAIRS] + 1) * sizeof *v->pair_token));
+  }
+}
+
 Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_bytes, int n_tokens, GrammarVocab **out) {
   size_t total = 0;
   for (int i = 0; i < n_tokens; i++) {
@@ -116,6 +134,7 @@ Err *grammar_vocab_from_bytes(const uint8_t *const *bytes, const uint32_t *n_byt
   v->torn_mask = need(calloc(v->n_words + 1, sizeof(uint64_t)));
   v->byte_mask = need(calloc(256 * v->n_words + 1, sizeof(uint64_t)));
   for (size_t i = 0; i < n; i++) note_bytes(v, i, kind[i]);
+  note_pairs(v, kind);
   v->chars_mask = need(calloc((MASK_BYTES_MAX + 1) * v->n_words + 1, sizeof(uint64_t)));
   for (size_t i = 0; i < n; i++) {
     if (kind[i] >= MASK_BUCKETS) continue;
@@ -182,6 +201,8 @@ void grammar_vocab_free(GrammarVocab *v) {
   free(v->short_mask);
   free(v->torn_mask);
   free(v->byte_mask);
+  free(v->pair_at);
+  free(v->pair_token);
   free(v->bytes);
   free(v->off);
   free(v->usable);

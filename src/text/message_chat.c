@@ -177,11 +177,16 @@ static void write_part(Str *out, const ToolPart *p, const json_t *call, int inde
   }
 }
 
-void text_chat_write_call(Str *out, const ToolPattern *p, const json_t *call, int index) {
+static bool is_in_template(const TextChat *c, const ToolPart *p) { return memmem(c->text, c->n, p->text, (size_t)p->n) != NULL; }
+
+void text_chat_write_call(const TextChat *c, Str *out, const ToolPattern *p, const json_t *call, int index) {
   const json_t *args = json_object_get(json_object_get(call, "function"), "arguments");
+  bool is_certain = false, is_told = !p->is_bare && is_in_template(c, &p->part[0]);
   for (int i = 0; i < p->n_parts; i++) {
     const char *key;
     json_t *v;
+    is_certain |= p->part[i].kind == TOOL_CERTAIN;
+    if (is_certain && is_told && p->part[i].kind == TOOL_LITERAL && !is_in_template(c, &p->part[i])) continue;
     if (p->part[i].kind != TOOL_LOOP) {
       write_part(out, &p->part[i], call, index, "", NULL);
       continue;
@@ -204,7 +209,7 @@ void text_chat_write_calls(const TextChat *c, json_t *messages) {
     if (json_is_string(content)) str_add_n(&text, json_string_value(content), json_string_length(content));
     json_array_foreach(calls, k, call) {
       if (text.n) str_add_c(&text, '\n');
-      text_chat_write_call(&text, &pattern, call, (int)k);
+      text_chat_write_call(c, &text, &pattern, call, (int)k);
     }
     json_object_set_new(m, "content", json_stringn(text.p, text.n));
     json_object_del(m, "tool_calls");
@@ -226,7 +231,7 @@ void text_chat_write_tools(const TextChat *c, const json_t *tools, json_t *messa
   }
   str_add(&text, "</tools>\n\nTo call a function, write exactly this, with its name and its parameters, once for each call:\n");
   tool_pattern_compile(c->syntax->pattern[0], &pattern);
-  text_chat_write_call(&text, &pattern, sample, 0);
+  text_chat_write_call(c, &text, &pattern, sample, 0);
   json_t *content = json_stringn(text.p, text.n);
   if (is_system) json_object_set_new(first, "content", content);
   else json_array_insert_new(messages, 0, json_pack("{s:s, s:o}", "role", "system", "content", content));
@@ -305,6 +310,7 @@ Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm 
   make_visible(c, messages);
   Err *first = text_template_chat_marked(c->template, own, now, out, user);
   Err *e = first;
+  if (e && text_tools_complete(json_object_get(own, "tools"))) e = text_template_chat_marked(c->template, own, now, out, user);
   for (int form = 0; e && form < 3; form++) {
     if (form == 0) late_systems_to_users(messages);
     else if (form == 1) system_to_user(messages);

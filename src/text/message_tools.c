@@ -43,3 +43,41 @@ Err *text_tools_normalise(const json_t *tools, const char *place, json_t **out) 
   if (!e) *out = all;
   return e;
 }
+
+/* Templates were written with complete definitions in mind. */
+static void schema_complete(json_t *s, int depth) {
+  enum { DEPTH_MAX = 64 };
+  json_t *type = json_object_get(s, "type"), *properties = json_object_get(s, "properties"), *items = json_object_get(s, "items"), *one;
+  const char *key;
+  size_t i;
+  if (!json_is_object(s) || depth > DEPTH_MAX) return;
+  if (json_is_array(type)) { /* the first that says something */
+    const json_t *said = json_array_get(type, 0);
+    json_array_foreach(type, i, one) if (json_is_string(one) && strcmp(json_string_value(one), "null")) { said = one; break; }
+    if (said) json_object_set(s, "type", (json_t *)said);
+  }
+  if (!json_object_get(s, "description")) json_object_set_new(s, "description", json_string(""));
+  if (json_is_true(json_object_get(s, "additionalProperties"))) json_object_set_new(s, "additionalProperties", json_object());
+  schema_complete(items, depth + 1);
+  void *next;
+  json_object_foreach_safe(properties, next, key, one) {
+    if (json_is_true(one)) json_object_set_new(properties, key, json_object());
+    schema_complete(json_object_get(properties, key), depth + 1);
+  }
+}
+
+bool text_tools_complete(json_t *tools) {
+  json_t *before = json_deep_copy(tools), *tool;
+  size_t i;
+  json_array_foreach(tools, i, tool) {
+    json_t *f = json_object_get(tool, "function"), *parameters = json_object_get(f, "parameters");
+    if (!json_is_object(f)) continue;
+    if (!json_object_get(f, "description")) json_object_set_new(f, "description", json_string(""));
+    bool is_told = json_object_get(parameters, "description") != NULL;
+    schema_complete(parameters, 0);
+    if (!is_told) json_object_del(parameters, "description"); /* of the function itself */
+  }
+  bool changed = !json_equal(before, tools);
+  json_decref(before);
+  return changed;
+}

@@ -1,4 +1,4 @@
-/* The three models that turn one piece of text into ids: byte-pair merging, Unigram, WordPiece.
+/* The models that turn one piece of text into ids: byte-pair merging, Unigram, WordPiece, the longest match.
    In: a piece (bytes), the immutable vocabulary, scratch memory of the caller. Out: ids appended. Nothing fails.
 
    A short piece is merged in arrays: the best pair is searched, then the arrays close up. A long one is a doubly linked list of symbols
@@ -264,6 +264,21 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
   if (v->unk >= 0) text_ids_add(out, v->unk);
 }
 
+/* A byte that begins no piece stands for itself as the unknown token does, where there is one. */
+static void longest(const TextVocab *v, const char *p, size_t n, TextIds *out) {
+  bool last_unk = false;
+  for (size_t at = 0; at < n;) {
+    uint32_t node = v->trie.unit ? TRIE_ROOT : 0;
+    size_t used = 1;
+    int best = -1;
+    for (size_t i = at; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++)
+      if (v->trie.unit[node].value >= 0) best = v->trie.unit[node].value, used = i + 1 - at;
+    if (best >= 0) text_ids_add(out, best);
+    else emit_unknown(v, p + at, 1, p + n, &last_unk, out);
+    at += used;
+  }
+}
+
 /* Does any token hold a mark with the bytes before and after the one at p[i]? */
 static bool is_joined(const Cuts *c, const char *p, size_t n, size_t i) {
   const char *after = p + i + c->n_mark;
@@ -295,6 +310,7 @@ static void one_word(const TextVocab *v, ModelScratch *s, const char *p, size_t 
     case MODEL_BPE: bpe(v, s, p, n, out); return;
     case MODEL_UNIGRAM: unigram(v, s, p, n, out); return;
     case MODEL_WORDPIECE: wordpiece(v, p, n, out); return;
+    case MODEL_LONGEST: longest(v, p, n, out); return;
   }
 }
 

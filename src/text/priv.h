@@ -151,7 +151,7 @@ enum { TRIE_ROOT = 1 };
    merged one by one. ctx: a bit a hash of up to 3 bytes before a mark inside a token and up to 3 after it; shape: a bit for each pair of
    lengths there is. A token whose part is shorter than 3 ends there. */
 typedef struct Cuts { const char *mark; uint32_t n_mark, shape; uint64_t *ctx; uint32_t ctx_mask; } Cuts; /* mark NULL: never cut */
-typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE } ModelKind;
+typedef enum ModelKind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_LONGEST } ModelKind; /* the last: the longest piece, again and again */
 typedef enum StepKind {
   STEP_FORM, STEP_LOWER, STEP_STRIP_ACCENTS, STEP_STRIP, STEP_PREPEND, STEP_REPLACE, STEP_REPLACE_REGEX, STEP_CHARSMAP, STEP_NMT, STEP_BERT,
   STEP_SPLIT, STEP_METASPACE, STEP_PREFIX_SPACE
@@ -191,7 +191,7 @@ struct TextVocab {
   MergeTo *byte_pair;                /* [65536] what two byte tokens merge into; byte-level vocabularies have it */
   int32_t byte_id[256];
   int unk, bos, eos;
-  Trie trie;                         /* pieces of Unigram and WordPiece */
+  Trie trie;                         /* pieces of all but BPE */
   uint32_t word_root, cont_root;     /* WordPiece: the node after the prefix of a word's first piece, of the others'; 0: no such piece */
   double unk_score;
   const char *word_prefix, *cont_prefix;
@@ -205,6 +205,7 @@ struct TextVocab {
   int n_prefix, n_suffix;
   DecodeKind decode;
   bool strip_first, cleanup;
+  const char *warning;
   const uint8_t *charsmap;
   size_t n_charsmap;
   Regex **regexes;                   /* to release */
@@ -251,7 +252,7 @@ typedef struct Piece { const char *p; size_t n; } Piece;
 Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /* owned by v */
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
-const char *text_split_rule_of_ranks(const char *file);          /* of a tiktoken file: its name, without folders */
+const char *text_split_rule_of_ranks(const char *file, bool *is_guess); /* of a tiktoken file: its name, without folders */
 const char *text_split_rule_name(int i);                          /* NULL past the end */
 /* normal.c */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);

@@ -449,9 +449,30 @@ void text_reply_feed(TextReply *r, const char *bytes, size_t n, TextOnEvent *on_
   flush_pending(r);
 }
 
+/* The text ended inside a marker that stands behind a call and would have been passed over when whole: there is nothing of it to tell. */
+static bool is_cut_noise(const TextReply *r) {
+  const Markers *m = r->mode == MODE_REASON ? &r->in_reason : &r->in_content;
+  const ToolRun *run = r->mode == MODE_CALL && r->only >= 0 && r->run[r->only].is_certain && r->run[r->only].at >= 0 ? &r->run[r->only] : NULL;
+  if (run) { /* what closes the call, torn inside a character */
+    const ToolPart *p = &run->pattern->part[run->at];
+    return p->kind == TOOL_LITERAL && p->n >= run->n_lit + r->n_part && !memcmp(p->text + run->n_lit, r->part, (size_t)r->n_part);
+  }
+  if (!r->n_calls || !r->drops_space || r->mode == MODE_CALL || !r->held.n) return false;
+  for (int i = 0; i < m->n; i++) {
+    bool passes = m->m[i].act == ACT_NOISE || m->m[i].act == ACT_STRAY;
+    size_t n = r->held.n + (size_t)r->n_part;
+    if (passes && m->m[i].n >= n && !memcmp(m->m[i].text, r->held.p, r->held.n) && !memcmp(m->m[i].text + r->held.n, r->part, (size_t)r->n_part)) return true;
+  }
+  return false;
+}
+
 void text_reply_end(TextReply *r, TextOnEvent *on_event, void *ctx) {
   r->on_event = on_event;
   r->ctx = ctx;
+  if (is_cut_noise(r)) {
+    str_clear(&r->held);
+    r->n_part = 0;
+  }
   if (r->n_part) feed_char(r, NULL, 0, true);
   r->n_part = 0;
   while (r->mode == MODE_CALL) { /* what is read again may begin a call again; each time it is shorter */

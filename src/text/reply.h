@@ -47,7 +47,8 @@ const char *text_reason_closing(const TextReason *r);                    /* what
 typedef struct TextReply TextReply;
 /* Never fails. The events of a reply, with neighbouring texts of one kind joined, depend on its bytes alone, not on how they were cut. Texts
    are whole characters; broken bytes become U+FFFD. No byte of content or reasoning is lost or told twice, with these exceptions: markers,
-   and the white space beside them. What was begun like a call and turns out not to be one comes out as the text it was. */
+   also one behind a call that the end of the reply cut, and the white space beside them. What was begun like a call and turns out not to
+   be one, or is cut before it is whole, comes out as the text it was. */
 TextReply *text_reply_new(const TextSyntax *s, const TextReason *r, const TextReplyOptions *o);
 void text_reply_free(TextReply *r);          /* NULL is fine */
 typedef void TextOnEvent(void *ctx, const TextEvent *e);
@@ -149,7 +150,7 @@ typedef struct TextCallsOptions {
 } TextCallsOptions;
 /* Fails: ERR_UNSUPPORTED (naming what calls of this template cannot hold), ERR_USAGE (no such tool), and as schemas do. */
 Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out);
-/* The prompt. A conversation the template refuses is tried again in milder forms: late system texts as user texts, then all system texts
+/* The prompt. A conversation the template refuses is tried again in milder forms: tools with empty descriptions where they have none, late system texts as user texts, then all system texts
    in front of the first user text, then neighbours of one role joined. user: NULL, or whose the bytes are, as text_template_chat_marked says:
    for text_tokenize_marked. Fails: with what the template said of the first form. */
 Err *text_chat_render(const TextChat *c, const json_t *request, const struct tm *now, Str *out, Str *user);

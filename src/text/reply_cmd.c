@@ -69,7 +69,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
   Str template = {0}, input = {0};
   json_t *tools = NULL;
   Print p = {.message = o->message};
-  Err *e = os_read_file(o->template_path, MAX_INPUT, &template);
+  Err *e = os_read_text(o->template_path, MAX_INPUT, &template);
   if (!e) e = check_template(o->template_path, &template);
   if (!e) e = read_tools(o->tools_path, &tools);
   if (!e) e = os_read_all(in, MAX_INPUT, &input);

@@ -670,7 +670,7 @@ Err *grammar_schema_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned f
 }
 
 Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned flags, const GrArgs *args, uint32_t *rule) {
-  Schema s = {.w = *w, .g = g, .flags = flags, .root = schema, .args = args && args->open ? args : NULL, .types = args ? T_OBJ : T_ALL, .values = args ? args->values : GR_VALUES_JSON};
+  Schema s = {.w = *w, .g = g, .flags = flags, .root = schema, .args = args && args->open ? args : NULL, .is_call = args != NULL, .escapes = args && args->escapes, .types = args ? T_OBJ : T_ALL, .values = args ? args->values : GR_VALUES_JSON};
   s.anything = schema_cond(&s, json_true(), COND_SCHEMA, "#", "");
   s.nothing = schema_cond(&s, json_false(), COND_SCHEMA, "#", "");
   Err *e = compile(&s);

@@ -76,10 +76,8 @@ static void common_rules(Schema *s) {
   g->rule[s->ws].start = q;
   grammar_call_add(g, q, spaces, GR_PLAIN, end);
   grammar_call_add(g, q, tabs, GR_PLAIN, end);
-  bool python = s->values == GR_VALUES_PYTHON;
-  s->word[0] = word_rule(g, python ? "None" : "null", s->values == GR_VALUES_BRACES ? "None" : NULL);
-  s->word[1] = word_rule(g, python ? "True" : "true", NULL);
-  s->word[2] = word_rule(g, python ? "False" : "false", NULL);
+  static const char *const words[][2] = {{"null", "None"}, {"true", "True"}, {"false", "False"}}; /* outside of JSON some templates write Python's */
+  for (int i = 0; i < 3; i++) s->word[i] = word_rule(g, words[i][0], s->args ? words[i][1] : NULL);
 }
 
 /* The rule of a set of conditions; its states are made later (schema_emit's loop), so recursion is a loop there. */
@@ -107,6 +105,9 @@ static Err *number_fill(Schema *s, uint32_t r, const Dfa *d) {
   return NULL;
 }
 
+/* What a schema spells is generated in one spelling and taken in any. */
+static int spelled(const Schema *s) { return s->escapes || (s->flags & GRAMMAR_ANY_ORDER) ? GR_ENC_JSON : GR_ENC_JSON_PLAIN; }
+
 /* How a text begins and ends here, and what stands between: up to two ways. */
 typedef struct Quote { const char *open, *close; int mode; } Quote;
 static int quotes_of(const Schema *s, bool exact, Quote out[2]) {
@@ -115,7 +116,7 @@ static int quotes_of(const Schema *s, bool exact, Quote out[2]) {
     return 1;
   }
   bool python = s->values == GR_VALUES_PYTHON;
-  out[0] = (Quote){"\"", "\"", python ? GR_ENC_PYTHON : exact ? GR_ENC_JSON : GR_ENC_JSON_FREE};
+  out[0] = (Quote){"\"", "\"", python ? GR_ENC_PYTHON : exact ? spelled(s) : GR_ENC_JSON_FREE};
   out[1] = (Quote){"'", "'", GR_ENC_PYTHON_SINGLE};
   return python ? 2 : 1;
 }
@@ -484,7 +485,7 @@ static Err *object_tables(Schema *s, const Branch *b, Keys *k, const KeyClass *c
     TRY(of(s, class[i].name >= 0 ? &k->name[class[i].name] : NULL, &set, &value[i]));
   }
   *o = (GrObject){.n_names = k->n_names, .n_classes = n, .required = required, .next_required = next, .n_required_from = from, .value = value};
-  o->any_order = (s->args || (s->flags & GRAMMAR_ANY_ORDER)) && k->n_names <= 48; /* some templates sort arguments, none say how */
+  o->any_order = (s->is_call || (s->flags & GRAMMAR_ANY_ORDER)) && k->n_names <= 48; /* some templates sort arguments, none say how */
   return NULL;
 }
 
@@ -538,7 +539,7 @@ static Err *any_value(Schema *s, const DfaWord *name, const CondSet *set, uint32
 
 /* The states of the keys, once for each way to quote them; map: where to enter them, behind the byte in first. */
 static Err *keys_encode(Schema *s, ObjectParts *p, const uint32_t *colon, uint32_t map[2], char first[2], int *n_ways) {
-  static const struct { int mode; char quote; } ways[] = {{GR_ENC_JSON, '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
+  const struct { int mode; char quote; } ways[] = {{spelled(s), '"'}, {GR_ENC_PYTHON, '"'}, {GR_ENC_PYTHON_SINGLE, '\''}, {GR_ENC_RAW, ':'}};
   int from = s->values == GR_VALUES_JSON ? 0 : s->values == GR_VALUES_PYTHON ? 1 : 3, n = s->values == GR_VALUES_PYTHON ? 2 : 1;
   *n_ways = p->n ? n : 0;
   p->o->key_base = (uint32_t)s->g->n_st;

@@ -51,6 +51,7 @@ struct Schema {
   int depth;               /* of conditions under way */
   /* schema_emit.c */
   const GrArgs *args;      /* NULL: all is JSON */
+  bool is_call, escapes;   /* arguments of a call: in any order, as models do; with escapes that its template writes */
   unsigned types;          /* of the whole */
   GrValues values;
   const Dfa *texts;        /* those without args' closing; NULL: any */

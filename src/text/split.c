@@ -75,14 +75,15 @@ static const struct SplitRow { const char *name; bool ignore_merges, form; int n
 #undef SPLIT
 };
 
-const char *text_split_rule_of_ranks(const char *file) {
-  static const struct { const char *part, *rule; } known[] = {
-#define RANKS(part, name) {part, name},
+const char *text_split_rule_of_ranks(const char *file, bool *is_guess) {
+  static const struct { const char *part, *rule; bool is_guess; } known[] = {
+#define RANKS(part, name, guess) {part, name, guess},
 #include "text/splits.def"
 #undef RANKS
   };
   size_t i = 0;
   while (!strcasestr(file, known[i].part)) i++; /* the last row is in every name */
+  *is_guess = known[i].is_guess;
   return known[i].rule;
 }
 

@@ -87,6 +87,7 @@ void text_detokenize(const TextVocab *v, const int32_t *ids, size_t n, unsigned 
 
 /* hf.c: vocabularies from a tokenizer.json, tokenizer.model, tekken.json or tiktoken file (or its .gz), or a folder that holds one. */
 Err *text_vocab_open(const char *path, TextVocab **out);
+const char *text_vocab_warning(const TextVocab *v);          /* what was guessed of the file, a line without its end; NULL: nothing */
 
 /* template.c: Jinja chat templates as transformers sets them up. Everything lives in the arena. */
 typedef struct TextTemplate TextTemplate;

@@ -16,6 +16,7 @@
 #define JSON_ARGS "{\"" KEY_A "\": \"" VALUE_A "\", \"" KEY_B "\": \"" VALUE_B "\"}"
 #define ID_1 "call00001"
 #define ID_2 "call00002"
+#define ID_LONG "call_0000-0003"
 enum { MAX_BEHIND = 128, MAX_OPENING = 128 };
 static const struct tm probe_time = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
 
@@ -28,26 +29,35 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /* ---- showing ---- */
 
-static json_t *probe_call(const TextChat *c, int i, bool has_args, bool names_id) {
-  json_t *args = has_args ? json_pack("{s:s, s:s}", KEY_A, VALUE_A, KEY_B, VALUE_B) : json_object();
+static json_t *probe_call_of(const TextChat *c, json_t *args, const char *id) { /* args: stolen */
   if (c->wants_text_arguments) {
     char *s = json_dumps(args, 0);
     json_decref(args);
     args = json_string(s);
     free(s);
   }
-  const char *id = names_id ? (i ? "functions." NAME ":1" : "functions." NAME ":0") : i ? ID_2 : ID_1;
   return json_pack("{s:s, s:s, s:{s:s, s:o}}", "id", id, "type", "function", "function", "name", NAME, "arguments", args);
 }
 
-static json_t *probe_conversation(const TextChat *c, int n_calls, bool has_args, bool names_id) {
-  json_t *calls = json_array(), *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "a");
-  for (int i = 0; i < n_calls; i++) json_array_append_new(calls, probe_call(c, i, has_args, names_id));
+static json_t *probe_call(const TextChat *c, int i, bool has_args, bool names_id) {
+  const char *id = names_id ? (i ? "functions." NAME ":1" : "functions." NAME ":0") : i ? ID_2 : ID_1;
+  return probe_call_of(c, has_args ? json_pack("{s:s, s:s}", KEY_A, VALUE_A, KEY_B, VALUE_B) : json_object(), id);
+}
+
+static json_t *conversation_of(const TextChat *c, json_t *calls) { /* calls: stolen */
+  json_t *messages = json_pack("[{s:s, s:s}]", "role", "user", "content", "a"), *one;
+  size_t i;
   json_array_append_new(messages, json_pack("{s:s, s:o, s:O}", "role", "assistant", "content", c->wants_null_content ? json_null() : json_string(""), "tool_calls", calls));
-  for (int i = 0; i < n_calls; i++)
-    json_array_append_new(messages, json_pack("{s:s, s:s, s:O, s:s}", "role", "tool", "content", "qzwordresult", "tool_call_id", json_object_get(json_array_get(calls, (size_t)i), "id"), "name", NAME));
+  json_array_foreach(calls, i, one)
+    json_array_append_new(messages, json_pack("{s:s, s:s, s:O, s:s}", "role", "tool", "content", "qzwordresult", "tool_call_id", json_object_get(one, "id"), "name", NAME));
   json_decref(calls);
   return messages;
+}
+
+static json_t *probe_conversation(const TextChat *c, int n_calls, bool has_args, bool names_id) {
+  json_t *calls = json_array();
+  for (int i = 0; i < n_calls; i++) json_array_append_new(calls, probe_call(c, i, has_args, names_id));
+  return conversation_of(c, calls);
 }
 
 static Err *render_probe(const TextChat *c, json_t *messages, bool prompts, Str *out) {
@@ -72,6 +82,20 @@ static void show_rendered(const TextChat *c, bool names_id, Shown *out) {
   while (out->answer < out->prompt.n && out->answer < out->one.n && out->prompt.p[out->answer] == out->one.p[out->answer]) out->answer++;
 }
 
+/* How the template spells what is not ASCII, and whether it shows ids of another length. */
+static void ways_find(const TextChat *c, ToolForms *out) {
+  Str shown = {0};
+  json_t *call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_LONG);
+  err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
+  out->ids_vary = shown.n && strstr(shown.p, ID_LONG);
+  if (!shown.n) { /* ids of one length only */
+    call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_1);
+    err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
+  }
+  out->escapes = shown.n && strstr(shown.p, "\\u" "ac00");
+  str_free(&shown);
+}
+
 /* Calls as the pattern has them: what the prompt says of calls where the template says nothing. */
 static void show_written(const ToolPattern *p, const TextChat *c, bool names_id, Shown *out) {
   const struct { Str *to; int n; bool has_args; } rows[] = {{&out->one, 1, true}, {&out->bare, 1, false}, {&out->two, 2, true}};
@@ -80,7 +104,7 @@ static void show_written(const ToolPattern *p, const TextChat *c, bool names_id,
       json_t *call = probe_call(c, k, rows[i].has_args, names_id), *f = json_object_get(call, "function"), *args = json_object_get(f, "arguments");
       if (json_is_string(args)) json_object_set_new(f, "arguments", json_loads(json_string_value(args), 0, NULL));
       if (k) str_add_c(rows[i].to, '\n');
-      text_chat_write_call(rows[i].to, p, call, k);
+      text_chat_write_call(c, rows[i].to, p, call, k);
       json_decref(call);
     }
 }
@@ -448,6 +472,17 @@ static bool form_later(Arena *a, const ToolForm *first, const ToolPattern *p, To
   return true;
 }
 
+/* The template's own bare JSON behind a marker that it does not show, but knows. */
+static bool form_marked(Arena *a, const ToolForm *first, const ToolPattern *p, ToolForm *out) {
+  if (p->is_bare || *first->opening || !first->is_quoted || sign_of(p) != 'o') return false;
+  *out = *first;
+  out->opening = arena_dup_n(a, p->part[0].text, (size_t)p->part[0].n);
+  out->before = arena_printf(a, "%s%s", out->opening, first->before);
+  out->lead = out->trail = "";
+  out->link = NULL;
+  return true;
+}
+
 static void forms_of_row(Arena *a, const TextChat *c, bool names_id, ToolForms *out) {
   for (int i = 0; i < REPLY_MAX_PATTERNS && c->syntax->pattern[i]; i++) {
     ToolPattern p;
@@ -456,7 +491,7 @@ static void forms_of_row(Arena *a, const TextChat *c, bool names_id, ToolForms *
     tool_pattern_compile(c->syntax->pattern[i], &p);
     char sign = sign_of(&p);
     if (opening_is_known(out, &p, &sign)) continue;
-    bool ok = out->n && form_later(a, &out->f[0], &p, &f) && form_proved(a, c, false, &f);
+    bool ok = out->n && (form_later(a, &out->f[0], &p, &f) || form_marked(a, &out->f[0], &p, &f)) && form_proved(a, c, false, &f);
     if (!ok) {
       show_written(&p, c, names_id, &s);
       ok = form_read(a, c->syntax, &p, &s, &f) && form_proved(a, c, false, &f);
@@ -495,6 +530,7 @@ Err *tool_forms_find(Arena *a, const TextChat *c, ToolForms *out) {
   if (form_read(a, c->syntax, NULL, &s, &all.f[0]) && form_proved(a, c, c->shows_calls, &all.f[0])) all.n = 1;
   bool is_shown = all.n && c->shows_calls;
   think_find(a, c, &s.prompt, &all);
+  ways_find(c, &all);
   shown_free(&s);
   forms_of_row(a, c, names_id, &all);
   if (!all.n) return err_new(ERR_UNSUPPORTED, "tool calls of this template cannot be held to their schemas: no form of its calls (%s) is known that is read back", text_syntax_name(c->syntax));

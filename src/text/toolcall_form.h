@@ -4,7 +4,7 @@
 #include "text/grammar_priv.h"
 #include "text/reply.h"
 
-/* Marks in a form's texts: an id of nine letters and digits, a number that counts the calls. */
+/* Marks in a form's texts: an id, a number that counts the calls. */
 enum { TOOL_FORM_ID = 1, TOOL_FORM_COUNTER = 2, TOOL_FORMS_MAX = 8 };
 /* before NAME between ARGUMENTS { link NAME between ARGUMENTS } behind */
 typedef struct ToolForm {
@@ -21,6 +21,8 @@ typedef struct ToolForm {
 typedef struct ToolForms {
   ToolForm f[TOOL_FORMS_MAX]; int n;
   bool is_single;            /* the template shows one call in a turn and no more */
+  bool escapes;              /* the template writes what is not ASCII as \u escapes */
+  bool ids_vary;             /* it shows ids of any length; else they have nine letters and digits */
   const TextReason *reason;
   const char *think, *resume; /* NULL, or how reasoning may be opened in front of calls, and what stands behind its end */
 } ToolForms;

@@ -11,7 +11,7 @@
 #include "text/toolcall.h"
 #include "text/toolcall_form.h"
 
-enum { NAME_MAX_BYTES = 128, COUNTER_DIGITS = 3, ID_BYTES = 9, NODES_MAX = 512 };
+enum { NAME_MAX_BYTES = 128, COUNTER_DIGITS = 3, ID_BYTES = 9, ID_BYTES_MAX = 40, NODES_MAX = 512 };
 
 typedef struct Calls {
   Grammar *g;
@@ -26,35 +26,39 @@ typedef struct Calls {
 /* ---- texts with marks ---- */
 
 /* A state from which one byte of these ranges leads on, to one or two states. */
-static uint32_t class_to(Grammar *g, uint32_t rule, bool letters, uint32_t to, uint32_t or_to) {
+static uint32_t class_to(Grammar *g, uint32_t rule, bool letters, bool signs, uint32_t to, uint32_t or_to) {
   uint32_t q = grammar_state_new(g, rule);
   for (int k = 0; k < (or_to == to ? 1 : 2); k++) {
     uint32_t at = k ? or_to : to;
     grammar_edge_add(g, q, '0', '9', GR_PLAIN, 0, at);
+    if (signs) grammar_edge_add(g, q, '-', '-', GR_PLAIN, 0, at);
     if (letters) grammar_edge_add(g, q, 'A', 'Z', GR_PLAIN, 0, at);
+    if (signs) grammar_edge_add(g, q, '_', '_', GR_PLAIN, 0, at);
     if (letters) grammar_edge_add(g, q, 'a', 'z', GR_PLAIN, 0, at);
   }
   return q;
 }
 
 /* A state from which a form's text leads to `to`; its marks stand for ids and counters. */
-static uint32_t marked_to(Grammar *g, uint32_t rule, const char *text, size_t n, uint32_t to) {
+static uint32_t marked_to(const Calls *c, uint32_t rule, const char *text, size_t n, uint32_t to) {
+  Grammar *g = c->g;
   while (n) {
     size_t k = 0;
     while (k < n && text[n - 1 - k] != TOOL_FORM_ID && text[n - 1 - k] != TOOL_FORM_COUNTER) k++;
     to = grammar_text_to(g, rule, text + n - k, k, GR_PLAIN, to);
     n -= k;
     if (!n) break;
-    bool id = text[--n] == TOOL_FORM_ID;
+    bool id = text[--n] == TOOL_FORM_ID, exact = id && !c->forms->ids_vary;
     uint32_t over = to;
-    for (int i = 0; i < (id ? ID_BYTES : COUNTER_DIGITS); i++) to = class_to(g, rule, id, to, id ? to : over);
+    for (int i = 0; i < (exact ? ID_BYTES : id ? ID_BYTES_MAX : COUNTER_DIGITS); i++) to = class_to(g, rule, id, id && !exact, to, exact ? to : over);
   }
   return to;
 }
 
-static uint32_t text_rule(Grammar *g, const char *text, size_t n) {
+static uint32_t text_rule(const Calls *c, const char *text, size_t n) {
+  Grammar *g = c->g;
   uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "marker");
-  g->rule[r].start = marked_to(g, r, text, n, grammar_end_new(g, r));
+  g->rule[r].start = marked_to(c, r, text, n, grammar_end_new(g, r));
   return r;
 }
 
@@ -78,6 +82,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, uint32_t *any_text, con
   GrArgs args = f->args;
   args.tool = tool;
   args.any_text = any_text;
+  args.escapes = c->forms->escapes;
   uint32_t rule = 0;
   Err *e = NULL;
   if (!f->is_quoted && !name_fits(name, f->args.values == GR_VALUES_PYTHON)) e = err_new(ERR_UNSUPPORTED, "its name cannot be written in calls of this template");
@@ -85,7 +90,7 @@ static Err *tool_rule(const Calls *c, const ToolForm *f, uint32_t *any_text, con
   if (!e) {
     uint32_t r = grammar_rule_new(c->g, GR_AUTOMATON, name), end = grammar_end_new(c->g, r), at = grammar_state_new(c->g, r);
     grammar_call_add(c->g, at, rule, GR_PLAIN, end);
-    at = marked_to(c->g, r, f->between, strlen(f->between), at);
+    at = marked_to(c, r, f->between, strlen(f->between), at);
     c->g->rule[r].start = f->is_quoted ? grammar_text_to(c->g, r, quoted + 1, strlen(quoted) - 2, GR_PLAIN, at) : grammar_text_to(c->g, r, name, strlen(name), GR_PLAIN, at);
     *out = r;
   }
@@ -120,13 +125,13 @@ static Err *form_rule(Calls *c, const ToolForm *f, size_t skip, bool links, bool
   const uint32_t *tool;
   TRY(tools_get(c, f, &tool));
   uint32_t r = grammar_rule_new(g, GR_AUTOMATON, "call"), name = grammar_state_new(g, r), args_end = grammar_state_new(g, r), end = grammar_end_new(g, r), last = end;
-  g->rule[r].start = marked_to(g, r, f->before + skip, strlen(f->before) - skip, name);
+  g->rule[r].start = marked_to(c, r, f->before + skip, strlen(f->before) - skip, name);
   for (int i = 0; i < c->n_tools; i++) grammar_call_add(g, name, tool[i], GR_PLAIN, args_end);
   if (trails && *f->trail) {
     last = grammar_end_new(g, r);
-    grammar_call_add(g, last, text_rule(g, f->trail, strlen(f->trail)), GR_PLAIN, end);
+    grammar_call_add(g, last, text_rule(c, f->trail, strlen(f->trail)), GR_PLAIN, end);
   }
-  uint32_t behind = *f->behind ? text_rule(g, f->behind, strlen(f->behind)) : 0, link = links && f->link ? text_rule(g, f->link, strlen(f->link)) : 0;
+  uint32_t behind = *f->behind ? text_rule(c, f->behind, strlen(f->behind)) : 0, link = links && f->link ? text_rule(c, f->link, strlen(f->link)) : 0;
   if (behind) grammar_call_add(g, args_end, behind, GR_PLAIN, last);
   else g->st[args_end].accept = true;
   if (link) grammar_call_add(g, args_end, link, GR_PLAIN, name);
@@ -144,8 +149,8 @@ static Err *required_build(Calls *c) {
   g->rule[root].start = start;
   for (int i = 0; i < f->n; i++)
     if (f->f[i].may_lead) TRY(form_rule(c, &f->f[i], 0, c->many, true, &rule[n++]));
-  uint32_t lead = *f->f[0].lead ? text_rule(g, f->f[0].lead, strlen(f->f[0].lead)) : 0;
-  uint32_t open = f->resume ? text_rule(g, f->think, strlen(f->think)) : 0, resume = f->resume ? text_rule(g, f->resume, strlen(f->resume)) : 0;
+  uint32_t lead = *f->f[0].lead ? text_rule(c, f->f[0].lead, strlen(f->f[0].lead)) : 0;
+  uint32_t open = f->resume ? text_rule(c, f->think, strlen(f->think)) : 0, resume = f->resume ? text_rule(c, f->resume, strlen(f->resume)) : 0;
   for (uint32_t i = 0; i < n; i++) grammar_call_add(g, start, rule[i], GR_PLAIN, end);
   if (lead) grammar_call_add(g, start, lead, GR_PLAIN, led);
   if (open) grammar_call_add(g, start, open, GR_PLAIN, think);

@@ -59,6 +59,7 @@ void text_vocab_free(TextVocab *v) {
 }
 
 int text_vocab_n_tokens(const TextVocab *v) { return v->n_tokens; }
+const char *text_vocab_warning(const TextVocab *v) { return v->warning; }
 int text_vocab_bos(const TextVocab *v) { return v->bos; }
 int text_vocab_eos(const TextVocab *v) { return v->eos; }
 bool text_vocab_is_special(const TextVocab *v, int32_t id) { return id >= 0 && id < v->n_tokens && v->tok[id].special; }
@@ -420,8 +421,39 @@ static void add_around(TextVocab *v, int first, int last) {
   if (last >= 0) v->suffix[v->n_suffix++] = last;
 }
 
+/* How a file spells the bytes of its tokens: as they are, in GPT-2's printable ones, or as Python's repr of bytes does. */
+typedef enum Spelling { SPELL_BYTES, SPELL_LEVEL, SPELL_REPR } Spelling;
+
+static int hex_digit(char c) {
+  static const char hex[] = "0123456789abcdefABCDEF";
+  const char *h = c ? strchr(hex, c) : NULL;
+  return !h ? -1 : h - hex < 16 ? (int)(h - hex) : (int)(h - hex) - 6;
+}
+
+/* Without its escapes; false: one is not whole. */
+static bool bytes_from_repr(const char *p, size_t n, char *out, uint32_t *n_out) {
+  uint32_t k = 0;
+  for (size_t i = 0; i < n; i++) {
+    char c = p[i];
+    if (c == '\\') {
+      if (++i == n) return false;
+      c = p[i] == 't' ? '\t' : p[i] == 'n' ? '\n' : p[i] == 'r' ? '\r' : p[i];
+      if (p[i] == 'x') {
+        int high = i + 2 < n ? hex_digit(p[i + 1]) : -1, low = i + 2 < n ? hex_digit(p[i + 2]) : -1;
+        if (high < 0 || low < 0) return false;
+        c = (char)(high << 4 | low);
+        i += 2;
+      }
+    }
+    out[k++] = c;
+  }
+  *n_out = k;
+  return true;
+}
+
 /* One token as the file has it; *room is where its text is kept, and its bytes behind it. */
-static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, bool level, char **room) {
+static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, Spelling spelling, char **room) {
+  bool level = spelling != SPELL_BYTES;
   Tok *t = &v->tok[i];
   size_t n = src->token_bytes ? src->token_bytes[i] : strlen(src->token[i]);
   int type = src->type ? src->type[i] : TEXT_TOKEN_NORMAL;
@@ -440,7 +472,8 @@ static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, bool l
   }
   if (level && type == TEXT_TOKEN_NORMAL) {
     t->piece = *room;
-    t->in_model = text_bytes_from_level(t->text, n, *room, &t->n_piece);
+    t->in_model = spelling == SPELL_LEVEL ? text_bytes_from_level(t->text, n, *room, &t->n_piece) : bytes_from_repr(t->text, n, *room, &t->n_piece);
+    if (!t->in_model && spelling == SPELL_REPR) return err_new(ERR_FORMAT, "tokenizer: token %d is spelled '%.*s', whose last escape is not whole", i, (int)MIN(n, (size_t)40), t->text);
     if (!t->in_model) t->piece = t->text;
     *room += n;
   }
@@ -448,7 +481,8 @@ static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, bool l
   return NULL;
 }
 
-static Err *source_tokens(TextVocab *v, const TextVocabSource *src, bool level) {
+static Err *source_tokens(TextVocab *v, const TextVocabSource *src, Spelling spelling) {
+  bool level = spelling != SPELL_BYTES;
   size_t n = 0;
   v->added = ARENA_ARRAY(v->arena, Added, (size_t)src->n_tokens + 1);
   v->leveled = level;
@@ -459,7 +493,7 @@ static Err *source_tokens(TextVocab *v, const TextVocabSource *src, bool level) 
     n += one + 1;
   }
   char *room = arena_alloc(v->arena, level ? 2 * n : n);
-  for (int i = 0; i < src->n_tokens; i++) TRY(source_token(v, src, i, level, &room));
+  for (int i = 0; i < src->n_tokens; i++) TRY(source_token(v, src, i, spelling, &room));
   return NULL;
 }
 
@@ -529,25 +563,25 @@ static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
   bool add_bos = src->add_bos > 0, add_eos = src->add_eos > 0;
   if (!strcmp(src->kind, "gpt2")) {
     v->byte_level = true;
-    TRY(source_tokens(v, src, true));
+    TRY(source_tokens(v, src, SPELL_LEVEL));
     TRY(text_split_rule(v, src->pre && *src->pre ? src->pre : "default"));
     if (src->add_bos < 0) add_bos = v->ignore_merges; /* the families that take whole pieces are those that begin with BOS */
     TRY(source_bpe(v, src));
   } else if (!strcmp(src->kind, "llama")) {
     if (!src->score) return err_new(ERR_FORMAT, "tokenizer: no scores (tokenizer.ggml.scores), which kind 'llama' needs");
     v->byte_fallback = v->fuse_unk = v->by_rank = true;
-    TRY(source_tokens(v, src, false));
+    TRY(source_tokens(v, src, SPELL_BYTES));
     rank_by_score(v);
     source_spaces(v, src->add_space_prefix != 0);
     if (src->add_bos < 0) add_bos = true;
   } else if (!strcmp(src->kind, "gemma4")) {
     v->byte_fallback = v->fuse_unk = true;
-    TRY(source_tokens(v, src, false));
+    TRY(source_tokens(v, src, SPELL_BYTES));
     source_spaces(v, src->add_space_prefix > 0);
     TRY(source_bpe(v, src));
     if (src->add_bos < 0) add_bos = true;
   } else if (!strcmp(src->kind, "bert")) {
-    TRY(source_tokens(v, src, false));
+    TRY(source_tokens(v, src, SPELL_BYTES));
     source_bert(v);
     if (src->add_bos < 0) add_bos = true;
     add_around(v, add_bos ? v->bos : -1, src->sep);
@@ -555,11 +589,15 @@ static Err *source_kind(TextVocab *v, const TextVocabSource *src) {
   } else if (!strcmp(src->kind, "t5")) {
     if (!src->score) return err_new(ERR_FORMAT, "tokenizer: no scores (tokenizer.ggml.scores), which kind 't5' needs");
     v->byte_fallback = v->fuse_unk = true;
-    TRY(source_tokens(v, src, false));
+    TRY(source_tokens(v, src, SPELL_BYTES));
     TRY(source_unigram(v, src));
     if (src->add_eos < 0) add_eos = true;
+  } else if (!strcmp(src->kind, "rwkv")) {
+    v->byte_level = true;
+    v->model = MODEL_LONGEST;
+    TRY(source_tokens(v, src, SPELL_REPR));
   } else {
-    return err_new(ERR_UNSUPPORTED, "tokenizer: kind '%s', expected gpt2, llama, gemma4, bert or t5", src->kind);
+    return err_new(ERR_UNSUPPORTED, "tokenizer: kind '%s', expected gpt2, llama, gemma4, bert, t5 or rwkv", src->kind);
   }
   add_around(v, add_bos ? v->bos : -1, add_eos ? v->eos : -1);
   return NULL;

@@ -19,4 +19,10 @@ for template in tests/text/templates/templates/*.jinja tests/reply/templates/*.j
 done
 expect "one call" 0 "$LUMEN" run $M "the light" --chat-template-file tests/text/templates/templates/Qwen3-Coder.jinja --tools "$TEST_TMP/tools.json" --tool-choice look --strict -T 1 --seed 3 --context 8192 --json
 is_json "is one" "$out" 'len(o["tool_calls"]) == 1 and o["tool_calls"][0]["function"]["name"] == "look" and o["whole"] is True'
+
+# What a cut leaves of the next call is text, and stands behind the line of the one that is whole.
+expect "a call and the beginning of another" 0 "$LUMEN" run $M "the light" --chat-template-file tests/text/templates/templates/GLM-4.6.jinja --tools "$TEST_TMP/tools.json" --tool-choice required --strict --think off -T 1 --seed 9 --context 8192 -n 170
+{ IFS= read -r line; rest=$(cat); } < "$out"
+case $line in '{"id": "'*'"name": "stop"'*) ok "first the call" ;; *) not_ok "first the call" "$line" ;; esac
+case $rest in '<tool_call>look'*) ok "then the text" ;; *) not_ok "then the text" "$rest" ;; esac
 finish

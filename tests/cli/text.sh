@@ -107,4 +107,15 @@ fault template-syntax "chat template of" render --messages "$TEST_TMP/chat.json"
 fault template-refuses "not this one" render --messages "$TEST_TMP/chat.json"
 expect "a model that is not there" 1 "$LUMEN" tokenize "$TEST_TMP/none.gguf" he
 has "is named" "$err" "none.gguf"
+
+expect "tokenize --tokenizer with a model file" 0 "$LUMEN" tokenize --tokenizer "$m" --json 'the <|end|>'
+same "gives the model's ids" '[116, 256, 32, 259]'
+expect "detokenize --tokenizer with one" 0 sh -c 'echo 116 256 | "$1" detokenize --tokenizer "$2"' sh "$LUMEN" "$m"
+same "gives the text" 'the'
+printf 'YQ== 0\nYg== 1\n' > "$TEST_TMP/x.tiktoken"
+cp "$TEST_TMP/x.tiktoken" "$TEST_TMP/cl100k_base.tiktoken"
+expect "a file of ranks whose name says nothing" 0 "$LUMEN" tokenize --tokenizer "$TEST_TMP/x.tiktoken" ab
+has "the rule that was taken is told, and how to choose" "$err" "lumen tokenize: $TEST_TMP/x.tiktoken: ranks only, and its name does not say how text is split: taken as llama3; a name with cl100k,"
+expect "one whose name says it" 0 "$LUMEN" tokenize --tokenizer "$TEST_TMP/cl100k_base.tiktoken" ab
+empty "nothing is told" "$err"
 finish

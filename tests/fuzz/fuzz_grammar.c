@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 static GrammarVocab *bytes_vocab(void) {
   static uint8_t byte[256];
-  static const char *const more[] = {"{\"", "\":", "\",\"", "}]", "true", "\xED\x95\x9C", "\xED\x95", "aaaa", "  "};
+  static const char *const more[] = {"{\"", "\":", "\",\"", "}]", "true", "\xED\x95\x9C", "\xED\x95", "aaaa", "  ", "a<b", "END\n", "x E", "<\xED\x95\x9C", "aE", "b</"};
   const uint8_t *p[256 + COUNT_OF(more)];
   uint32_t len[256 + COUNT_OF(more)];
   GrammarVocab *v = NULL;
@@ -45,6 +45,13 @@ static void follow(const Grammar *g, const GrammarVocab *v, const uint8_t *p, si
     e = grammar_state_accept(s, p + i, 1, &next);
     if (!e && told && (next != NULL) != (mask[p[i] / 64] >> (p[i] % 64) & 1)) abort();
     err_free(e);
+    for (int k = 256; told && k < grammar_vocab_n_tokens(v); k++) {
+      GrammarState *to = NULL;
+      e = grammar_state_accept_token(s, k, &to);
+      if (!e && (to != NULL) != (mask[k / 64] >> (k % 64) & 1)) abort();
+      err_free(e);
+      grammar_state_unref(to);
+    }
     if (!next) break;
     grammar_state_unref(s);
     s = next;

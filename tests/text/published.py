@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Tokenizers as their publishers ship them inside Python packages: every text of tokenizers/texts.jsonl against ids that the reference library gave.
 usage: published.py check LUMEN FOLDER     fetches the packages with pip into FOLDER (what lies there is kept) and holds lumen against published.jsonl
-       published.py make FOLDER            writes published.jsonl; needs tiktoken, tokenizers, mistral-common and sentencepiece
+       published.py make FOLDER            writes published.jsonl; needs tiktoken, tokenizers, mistral-common and sentencepiece, of RWKV's the package itself
 A row of published.jsonl: name, package, version, member of the wheel, who gave the ids, flags of `lumen tokenize`, a digest of the ids of each text
 (8 hexadecimal digits of the SHA-256 of the numbers with spaces between), and for tiktoken the ids of broken UTF-8."""
-import base64, glob, hashlib, json, os, subprocess, sys, unicodedata, zipfile
+import ast, base64, glob, hashlib, json, os, subprocess, sys, unicodedata, zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PACKAGES = {"dashscope": "2.0.2", "litellm": "1.110.2", "mistral-common": "1.13.1"}
+PACKAGES = {"dashscope": "2.0.2", "litellm": "1.110.2", "mistral-common": "1.13.1", "rwkv": "0.8.32"}
 LITE, MISTRAL = "litellm/litellm_core_utils/tokenizers/", "mistral_common/data/"
 FILES = [  # name, package, member, reference
     ("cl100k_base", "litellm", LITE + "9b5ad71b2ce5302211f9c61530b329a4922fc6a4", "tiktoken"), ("p50k_base", "litellm", LITE + "ec7223a39ce59f226a68acc30dc1af2788490e15", "tiktoken"),
@@ -15,7 +15,8 @@ FILES = [  # name, package, member, reference
     ("deepseek", "litellm", LITE + "deepseek_tokenizer.json", "tokenizers"), ("qwen", "dashscope", "dashscope/resources/qwen.tiktoken", "tiktoken"),
     ("tekken_240718", "mistral-common", MISTRAL + "tekken_240718.json", "mistral-common"), ("tekken_240911", "mistral-common", MISTRAL + "tekken_240911.json", "mistral-common"),
     ("mistral_v1", "mistral-common", MISTRAL + "tokenizer.model.v1", "sentencepiece"), ("mistral_v3", "mistral-common", MISTRAL + "mistral_instruct_tokenizer_240323.model.v3", "sentencepiece"),
-    ("mistral_v7", "mistral-common", MISTRAL + "mistral_instruct_tokenizer_241114.model.v7", "sentencepiece")]
+    ("mistral_v7", "mistral-common", MISTRAL + "mistral_instruct_tokenizer_241114.model.v7", "sentencepiece"),
+    ("rwkv_world", "rwkv", "rwkv/rwkv_vocab_v20230424.txt", "rwkv")]
 BROKEN = ["e6ad", "80", "c080", "eda080", "f4908080", "e280", "61ff62", "eab080eab0", "f09f98", "efbfbd80", "fe", "c3", "e0a080f0", "eda0bdedb880"]
 QWEN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 
@@ -50,6 +51,21 @@ def unpack(folder, package, version, member):
     return path
 
 
+def as_gguf(path):
+    """RWKV's list of tokens as GGUF files hold it: Python's repr of the bytes."""
+    out = path + ".gguf"
+    if os.path.exists(out): return out
+    sys.path.insert(0, os.path.dirname(HERE))
+    import gguf
+    tokens = ["<s>"]
+    with open(path, encoding="utf-8") as f:
+        for line in f:
+            t = ast.literal_eval(line[line.index(" "):line.rindex(" ")].strip())
+            tokens.append(repr(t.encode() if isinstance(t, str) else t)[2:-1])
+    gguf.write(out, {"general.architecture": "none", "tokenizer.ggml.model": "rwkv", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": [3] + [1] * (len(tokens) - 1)})
+    return out
+
+
 def tokenize(lumen, path, flags):
     r = subprocess.run([lumen, "tokenize", "--tokenizer", path, "--lines", *flags], input="".join(json.dumps(t) + "\n" for t in texts()), capture_output=True, text=True)
     return [json.loads(x) for x in r.stdout.splitlines()], r.stderr.strip()
@@ -77,7 +93,8 @@ def check(lumen, folder):
             print(f"{'not ok' if os.environ.get('CI') else 'skip'} - published {row['name']}: {p} {v} cannot be fetched: {why[p]}")
             n_bad += bool(os.environ.get("CI"))
             continue
-        e = check_row(lumen, row, unpack(folder, p, v, row["member"]))
+        path = unpack(folder, p, v, row["member"])
+        e = check_row(lumen, row, as_gguf(path) if row["by"] == "rwkv" else path)
         print(f"not ok - published {row['name']}: {e}" if e else f"ok - published {row['name']}: {len(row['ids'].split())} texts")
         n_bad += e is not None
     return n_bad
@@ -95,6 +112,11 @@ def encoder(name, by, path):
     if by == "sentencepiece":
         import sentencepiece
         return sentencepiece.SentencePieceProcessor(model_file=path).encode, None
+    if by == "rwkv":
+        scope = {}
+        with open(unpack(os.path.dirname(os.path.dirname(path)), "rwkv", PACKAGES["rwkv"], "rwkv/rwkv_tokenizer.py")) as f: exec(f.read(), scope)
+        k = scope["TRIE_TOKENIZER"](path)
+        return k.encode, k.encodeBytes
     import tiktoken, tiktoken_ext.openai_public as public
     with open(path, "rb") as f: ranks = {base64.b64decode(a): int(b) for a, b in (x.split() for x in f.read().splitlines() if x)}
     if name == "qwen": pattern = QWEN
@@ -112,7 +134,7 @@ def make(folder):
             why = fetch(folder, package, version)
             if why: sys.exit(why)
             encode, raw = encoder(name, by, unpack(folder, package, version, member))
-            row = {"name": name, "package": package, "version": version, "member": member, "by": by, "flags": ["--plain"] if by in ("mistral-common", "sentencepiece") else [],
+            row = {"name": name, "package": package, "version": version, "member": member, "by": by, "flags": ["--plain"] if by in ("mistral-common", "sentencepiece", "rwkv") else [],
                    "ids": " ".join(digest(encode(t)) for t in texts())}
             if raw: row["broken"] = {h: raw(bytes.fromhex(h)) for h in BROKEN}
             f.write(json.dumps(row) + "\n")

@@ -219,6 +219,21 @@ static void test_files(void) {
   Arena *a = arena_new("test");
   if (!mkdtemp(dir)) return;
   const char *deep = arena_printf(a, "%s/a/b//c/", dir), *file = arena_printf(a, "%s/a/b/c/f", dir), *empty = arena_printf(a, "%s/e", dir);
+  TEST("os: texts with a byte order mark") {
+    static const struct { const char *bytes; size_t n; const char *text; } rows[] = {
+      {"\xEF\xBB\xBFone", 6, "one"}, {"one", 3, "one"}, {"\xEF\xBB\xBF", 3, ""}, {"", 0, ""}, {"\xEF\xBB", 2, "\xEF\xBB"}, {"\xFF\xFEo\0", 4, NULL}, {"\xFE\xFF\0o", 4, NULL},
+    };
+    EXPECT_OK(os_make_dirs(deep));
+    for (size_t i = 0; i < COUNT_OF(rows); i++) {
+      Str s = {0};
+      EXPECT_OK(os_write_file(file, rows[i].bytes, rows[i].n));
+      Err *e = os_read_text(file, 100, &s);
+      EXPECT(rows[i].text ? !e && s.n == strlen(rows[i].text) && (!s.n || !memcmp(s.p, rows[i].text, s.n)) : e && err_kind(e) == ERR_FORMAT && !s.n, "row %zu: %s", i, e ? err_text(e) : "");
+      err_free(e);
+      str_free(&s);
+    }
+    EXPECT(!unlink(file));
+  }
   TEST("os: folders, files, maps") {
     EXPECT_OK(os_make_dirs(deep));
     EXPECT_OK(os_make_dirs(deep));

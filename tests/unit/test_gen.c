@@ -280,6 +280,26 @@ static void test_dot4(void) {
     }
 }
 
+/* Two bfloat16 near 1, or 0: of their products, and of floats that look like them, no sum is denormal. */
+static uint32_t rnd_pair(void) {
+  uint32_t r = rnd(), w = 0;
+  for (int i = 0; i < 32; i += 16) if (r >> i & 7) w |= (0x3b00u + (r >> i & 0x8fff) % 0x900) << i | (r >> i & 8) << (12 + i);
+  return w >> 16 ? w : 0;
+}
+static void test_dot2(void) {
+  for (int lanes = 4; lanes <= 16; lanes *= 2) {
+    Case c = case_new("dot2");
+    IrRef acc = arg_load(&c, IR_E_F32, lanes, 0), a = arg_load(&c, IR_E_I32, lanes, 1), b = arg_load(&c, IR_E_I32, lanes, 2);
+    IrRef same = ir_splat(&c.b, ir_load(&c.b, IR_M_i32, IR_T_i32, c.in, 0, 1, 200), lanes);
+    IrRef v = ir_op3(&c.b, IR_dot2, acc, a, b);
+    result_store(&c, ir_op3(&c.b, IR_dot2, v, b, same), 0);
+    result_store(&c, ir_op3(&c.b, IR_dot2, ir_op3(&c.b, IR_dot2, ir_const_f(&c.b, ir_type_of(c.b.fn, acc), 0), a, same), a, a), 64);
+    result_store(&c, ir_op3(&c.b, IR_dot2, acc, ir_const_i(&c.b, ir_type_of(c.b.fn, a), 0x3f80c000), b), 128);
+    ir_ret(&c.b);
+    check_fn_with(c.b.fn, arena_printf(arena, "dot2 x%d", lanes), true, N_TRIES, rnd_pair);
+  }
+}
+
 static void test_lane_ops(void) {
   for (int lanes = 4; lanes <= 16; lanes *= 2)
     for (int f = 0; f < 2; f++) {
@@ -630,6 +650,7 @@ int main(int argc, char **argv) {
   TEST("pick") for (int n = 4; n <= 16; n *= 2) test_pick(n);
   TEST("shuf") for (int n = 4; n <= 16; n *= 2) test_shuf(n);
   TEST("dot4") test_dot4();
+  TEST("dot2") test_dot2();
   TEST("memory") test_memory();
   TEST("gather") test_gather();
   TEST("addresses") test_addresses();

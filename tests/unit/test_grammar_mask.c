@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "test.h"
 #include "text/grammar.h"
+#include "text/reply.h"
 
 static GrammarVocab *vocab_open(const char *path, TextVocab **text) {
   GrammarVocab *v = NULL;
@@ -75,6 +76,33 @@ static const struct { const char *schema, *text; } pairs[] = {
   {"{\"type\":\"array\",\"items\":{\"type\":\"number\"},\"minItems\":2,\"maxItems\":50}", "[1, -2.5, 300]"},
 };
 
+/* Calls in an answer that may also be text: where free text may turn into a call at nearly every byte. */
+static Grammar *calls_of(const char *template) {
+  static const char tools_text[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"}},\"required\":[\"city\"]}}}]";
+  char path[256];
+  Arena *a = arena_new("test");
+  Grammar *g = NULL;
+  Str text = {0};
+  TextChat *chat;
+  json_t *tools;
+  snprintf(path, sizeof path, "tests/text/templates/templates/%s.jinja", template);
+  EXPECT_OK(os_read_file(path, 1 << 20, &text));
+  EXPECT_OK(text_chat_new(a, text.p, text.n, NULL, &chat));
+  EXPECT_OK(json_parse_text(tools_text, sizeof tools_text - 1, 1 << 20, "tools", &tools));
+  EXPECT_OK(text_chat_calls(chat, &(TextCallsOptions){.tools = tools, .many = true, .may_answer = true}, &g));
+  json_decref(tools);
+  str_free(&text);
+  arena_free(a);
+  return g;
+}
+static const struct { const char *template, *text; } answers[] = {
+  {"openai-gpt-oss-120b", "So to=5, 안녕 to<|channel|>commentary to=functions.get <|constrain|>json<|message|>{\"city\":\"Seoul\"}<|call|>"},
+  {"GLM-4.6", "a < b <tool<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>서울 </arg</arg_value>\n</tool_call>"},
+  {"Qwen3-Coder", "<<tool_call>\n<function=get>\n<parameter=city>\nSeoul </p\n</parameter>\n</function>\n</tool_call> 끝"},
+  {"deepseek-ai-DeepSeek-V3.1", "x <｜tool <｜tool▁call▁begin｜>get<｜tool▁sep｜>{\"city\":\"Seoul\"}<｜tool▁call▁end｜>"},
+  {"google-gemma-4-31B-it", "say <|tool_call>call:get{city:<|\"|>Seoul < |<|\"|>}<tool_call|>"},
+};
+
 static void against_every_token(void) {
   TextVocab *tv = NULL;
   GrammarVocab *v = vocab_open("tests/text/tokenizers/smollm2", &tv);
@@ -86,6 +114,22 @@ static void against_every_token(void) {
       along(g, tv, v, pairs[i].text);
       grammar_free(g);
     }
+  }
+  for (size_t i = 0; i < COUNT_OF(answers); i++) {
+    char title[160];
+    snprintf(title, sizeof title, "masks against every token: answers of %s", answers[i].template);
+    TEST(title) {
+      Grammar *g = calls_of(answers[i].template);
+      along(g, tv, v, answers[i].text);
+      grammar_free(g);
+    }
+  }
+  TEST("masks against every token: free text whose end is a rule's") {
+    static const char text[] = "root ::= (line \"END\\n\")+\nline ::= ([^E] | \"E\" [^N] | \"EN\" [^D])*\n";
+    Grammar *g = NULL;
+    EXPECT_OK(grammar_from_gbnf(text, strlen(text), &g));
+    along(g, tv, v, "Eh, EEn 한국 ENd. END\nOne moreEND\n");
+    grammar_free(g);
   }
   TEST("masks against every token: GBNF whose rules end inside tokens") {
     static const char text[] = "root ::= list\nlist ::= item (\", \" item)* \".\"?\nitem ::= word+ | \"(\" list \")\"\nword ::= [a-zA-Z가-힣]+ \" \"?\n";
@@ -233,17 +277,20 @@ static double cpu_us(void) {
 }
 
 static void speed(void) {
+  enum { N_SCHEMAS = 5 };
   TextVocab *tv = NULL;
   GrammarVocab *v = vocab_open("tests/text/tokenizers/qwen3", &tv);
   uint64_t *mask = calloc(grammar_vocab_mask_words(v) + 1, sizeof *mask);
-  for (size_t i = 0; i < 5; i++) {
+  for (size_t i = 0; i < N_SCHEMAS + COUNT_OF(answers); i++) {
+    bool is_answer = i >= N_SCHEMAS;
+    const char *text = is_answer ? answers[i - N_SCHEMAS].text : pairs[i].text, *what = is_answer ? answers[i - N_SCHEMAS].template : pairs[i].schema;
     char title[160];
-    snprintf(title, sizeof title, "masks of a 150k vocabulary on average under 200 microseconds: %.20s", pairs[i].schema);
+    snprintf(title, sizeof title, "masks of a 150k vocabulary on average under 200 microseconds: %.20s", what);
     TEST(title) {
       TextIds ids = {0};
-      EXPECT_OK(text_tokenize(tv, pairs[i].text, strlen(pairs[i].text), TEXT_PLAIN, &ids));
+      EXPECT_OK(text_tokenize(tv, text, strlen(text), TEXT_PLAIN, &ids));
       double start = cpu_us(), sum = 0;
-      Grammar *g = schema_of(pairs[i].schema, 0);
+      Grammar *g = is_answer ? calls_of(what) : schema_of(what, 0);
       double compile = cpu_us() - start;
       GrammarMatcher *m = grammar_matcher_new(g, v);
       GrammarState *s = grammar_state_start(m), *next = NULL;

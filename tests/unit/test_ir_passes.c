@@ -103,7 +103,7 @@ static void gen_op(Gen *g) {
     case 15: add(g, VF, ir_splat(b, pick(g, F32), g->n_lanes)); add(g, VI, ir_splat(b, pick(g, I32), g->n_lanes)); break;
     case 16: add(g, F32, ir_extract(b, pick(g, VF), (int)rnd((uint32_t)g->n_lanes))); add(g, VI, ir_insert(b, pick(g, VI), pick(g, I32), (int)rnd((uint32_t)g->n_lanes))); break;
     case 17: add(g, F32, ir_op1(b, (IrOp)(IR_radd + rnd(3)), pick(g, VF))); add(g, I32, ir_op1(b, (IrOp)(IR_radd + rnd(3)), pick(g, VI))); break;
-    case 18: add(g, VI, ir_dot4(b, pick(g, VI), pick(g, VI), pick(g, VI), 255)); add(g, VF, ir_op3(b, IR_fma, pick(g, VF), pick(g, VF), pick(g, VF))); break;
+    case 18: add(g, VI, ir_dot4(b, pick(g, VI), pick(g, VI), pick(g, VI), 255)); add(g, VF, ir_op3(b, IR_fma, pick(g, VF), pick(g, VF), pick(g, VF))); add(g, VF, ir_op3(b, IR_dot2, pick(g, VF), pick(g, VI), pick(g, VI))); break;
     default: { /* a divisor that is never 0 */
       IrRef d = ir_const_i(b, IR_T_i64, (int64_t)(UINT64_C(1) << rnd(64)));
       if (rnd(2)) d = ir_op2(b, IR_or, pick(g, I64), ir_const_i(b, IR_T_i64, 1));

@@ -8,7 +8,7 @@
 #include "text/replyparts.h"
 #include "text/toolcall.h"
 
-enum { WALKS = 6, STEPS = 260, TEXT_MAX_BYTES = 900 };
+enum { WALKS = 6, STEPS = 320, TEXT_MAX_BYTES = 900 };
 static const struct tm now = {.tm_year = 126, .tm_mday = 1, .tm_wday = 4};
 static uint64_t seed = 1;
 
@@ -128,6 +128,31 @@ static Grammar *calls_of(const char *label, const TextChat *c, const json_t *too
   return g;
 }
 
+/* A reply may be cut anywhere. Then what stands behind a call that is whole is what came of the next one, the separator of a list in front
+   of it or not, and nothing of what closes the first. */
+static void check_cuts(const char *label, const TextChat *c, const json_t *tools, const char *p, size_t n, int *n_rests) {
+  for (size_t cut = 1; cut < n; cut++) {
+    json_t *message = message_of(c, tools, p, cut, 0, cut);
+    const char *content = json_string_value(json_object_get(message, "content"));
+    if (json_array_size(json_object_get(message, "tool_calls")) == 1 && content) {
+      const char *rest = content + (*content == ','), *torn = strstr(content, "\xEF\xBF\xBD");
+      bool ok = false;
+      while (*rest == ' ' || *rest == '\n') rest++;
+      size_t k = torn && !torn[3] ? (size_t)(torn - rest) : strlen(rest);
+      ok = *rest == '{';
+      for (int i = 0; i < REPLY_MAX_PATTERNS && c->syntax->pattern[i]; i++) {
+        ToolPattern one;
+        tool_pattern_compile(c->syntax->pattern[i], &one);
+        size_t n_open = one.is_bare ? 0 : MIN((size_t)one.part[0].n, k);
+        ok |= n_open && !memcmp(one.part[0].text, rest, n_open);
+      }
+      EXPECT(ok, "%s: behind a call that was whole: %s", label, content);
+      (*n_rests)++;
+    }
+    json_decref(message);
+  }
+}
+
 /* Calls that are wrong in one thing each. A text that stands where a number is wanted is "often": 3 in syntaxes that do not say. */
 static const char *const wrong_calls[] = {
   "[[\"look\", {\"what\": \"a b\", \"often\": \"x\"}]]", "[[\"look\", {\"what\": \"a b\", \"often\": 3.5}]]", "[[\"look\", {\"what\": \"a b\", \"often\": null}]]",
@@ -135,7 +160,7 @@ static const char *const wrong_calls[] = {
   "[[\"look\", {\"what\": \"a b\", \"often\": 3, \"more\": 1}]]", "[[\"look\", {\"what\": \"a b\", \"oftem\": 3}]]", "[[\"lock\", {\"what\": \"a b\", \"often\": 3}]]",
 };
 
-static void check_known(const char *label, const TextChat *c, int *n_known, int *n_pairs) {
+static void check_known(const char *label, const TextChat *c, int *n_known, int *n_pairs, int *n_rests) {
   json_t *tools = parsed(known_tools);
   Grammar *one = calls_of(label, c, tools, false, false), *many = calls_of(label, c, tools, true, false), *text = calls_of(label, c, tools, true, true);
   Str shown = {0};
@@ -161,6 +186,7 @@ static void check_known(const char *label, const TextChat *c, int *n_known, int 
       n = longest(more, &shown, &at);
       message = message_of(c, tools, shown.p + at, n, 0, n);
       if (json_array_size(json_object_get(message, "tool_calls")) == 2) {
+        check_cuts(label, c, tools, shown.p + at, n, n_rests);
         (*n_pairs)++;
         check_call(label, message, 1, "stop", "{}", shown.p + at);
         EXPECT(k < n && takes(free_text, shown.p + at, n), "%s: both calls, not one, where several may come", label);
@@ -175,6 +201,82 @@ static void check_known(const char *label, const TextChat *c, int *n_known, int 
   grammar_free(one);
   grammar_free(many);
   grammar_free(text);
+  json_decref(tools);
+}
+
+/* ---- every kind of value as the template writes it ---- */
+
+static const char *const typed_tools =
+  "[{\"type\":\"function\",\"function\":{\"name\":\"look\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{"
+  "\"s\":{\"type\":\"string\",\"description\":\"d\"},\"i\":{\"type\":\"integer\",\"description\":\"d\"},\"n\":{\"type\":\"number\",\"description\":\"d\"},\"b\":{\"type\":\"boolean\",\"description\":\"d\"},"
+  "\"z\":{\"type\":[\"string\",\"null\"],\"description\":\"d\"},\"e\":{\"type\":\"string\",\"enum\":[\"서울\",\"b c\"],\"description\":\"d\"},\"t\":{\"type\":\"array\",\"description\":\"d\",\"items\":{\"type\":\"string\"}},"
+  "\"o\":{\"type\":\"object\",\"description\":\"d\",\"properties\":{\"lat\":{\"type\":\"number\"},\"open\":{\"type\":\"boolean\"},\"tags\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},\"no\":{\"type\":\"null\"}},\"additionalProperties\":false},"
+  "\"a\":{\"type\":\"array\",\"description\":\"d\",\"items\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"age\":{\"type\":[\"integer\",\"null\"]}}}}}}}}]";
+static const char *const typed_args[] = {
+  "{}", "{\"s\": \"a\"}", "{\"s\": \"\"}", "{\"s\": \"한국어 \\\"q\\\" \\\\ / 'x'\"}", "{\"s\": \"line 1\\nline 2\\n\"}", "{\"s\": \" <b> & </x> \"}", "{\"s\": \"0042\"}", "{\"s\": \"true\"}", "{\"s\": \"null\"}",
+  "{\"s\": \"{\\\"a\\\": 1}\"}", "{\"s\": \"\\t\\u0001\"}", "{\"i\": 3}", "{\"i\": -3}", "{\"i\": 0}", "{\"i\": 12345678901}", "{\"n\": 1.5}", "{\"n\": -0.25}", "{\"n\": 1e-07}", "{\"n\": 2}", "{\"n\": 1e+22}",
+  "{\"b\": true}", "{\"b\": false}", "{\"z\": null}", "{\"z\": \"x\"}", "{\"e\": \"서울\"}", "{\"e\": \"b c\"}", "{\"t\": [\"x\", \"y\\\"z\"]}", "{\"t\": []}", "{\"o\": {}}",
+  "{\"o\": {\"lat\": 37.5, \"open\": true, \"tags\": [\"a\", \"한\"], \"no\": null}}", "{\"a\": [{\"name\": \"K \\\"J\\\"\", \"age\": null}, {\"name\": \"\", \"age\": 3}]}", "{\"a\": []}",
+  "{\"s\": \"a\", \"i\": 1, \"b\": true, \"e\": \"b c\"}", "{\"b\": false, \"s\": \"x y\", \"n\": 3.5}",
+};
+
+enum { PROMPT_TAIL = 24 }; /* of a prompt, bytes that a call may begin with */
+
+/* Where the answer's own bytes begin: behind what a prompt and a conversation share. */
+static size_t answer_at(const TextChat *c, const json_t *tools, const Str *shown) {
+  json_t *body = json_pack("{s:[{s:s, s:s}], s:O}", "messages", "role", "user", "content", "q", "tools", tools), *request = NULL, *own = NULL;
+  Str prompt = {0};
+  size_t n = 0;
+  Err *e = text_chat_request(c, TEXT_CHAT_COMPLETIONS, body, &request, &own);
+  if (!e) e = text_chat_render(c, request, &now, &prompt, NULL);
+  while (!e && n < prompt.n && n < shown->n && prompt.p[n] == shown->p[n]) n++;
+  err_free(e);
+  str_free(&prompt);
+  json_decref(request);
+  json_decref(own);
+  json_decref(body);
+  return n;
+}
+
+/* The one call in the text, from some place in front of it on, is `want`. */
+static bool reads_as(const TextChat *c, const json_t *tools, const Str *text, const json_t *want) {
+  bool same = false;
+  for (size_t k = 0; k < text->n && k <= PROMPT_TAIL && !same; k++) {
+    json_t *message = message_of(c, tools, text->p + k, text->n - k, 0, text->n), *calls = json_object_get(message, "tool_calls");
+    json_t *got = json_array_size(calls) == 1 ? parsed(json_string_value(json_object_get(json_object_get(json_array_get(calls, 0), "function"), "arguments"))) : NULL;
+    same = json_equal(got, want);
+    json_decref(got);
+    json_decref(message);
+  }
+  return same;
+}
+
+/* What the template writes for a call is read back as that call, and its grammar takes it, also where it is one of text and calls. */
+static void check_typed(const char *label, const TextChat *c, int *n_typed) {
+  json_t *tools = parsed(typed_tools);
+  Grammar *g = calls_of(label, c, tools, false, false), *t = calls_of(label, c, tools, true, true);
+  GrammarMatcher *m = g ? grammar_matcher_new(g, NULL) : NULL, *free_text = t ? grammar_matcher_new(t, NULL) : NULL;
+  for (size_t i = 0; m && free_text && i < COUNT_OF(typed_args); i++) {
+    Str shown = {0}, call = {0};
+    str_addf(&call, "[[\"look\", %s]]", typed_args[i]);
+    if (rendered_calls(c, tools, call.p, &shown)) {
+      size_t start = answer_at(c, tools, &shown), at = 0;
+      start -= MIN(start, (size_t)PROMPT_TAIL);
+      Str answer = {.p = shown.p + start, .n = shown.n - start};
+      json_t *want = parsed(typed_args[i]);
+      size_t n = longest(m, &answer, &at);
+      EXPECT(reads_as(c, tools, &answer, want), "%s: %s is not read back from %s", label, typed_args[i], answer.p);
+      EXPECT(n > 0 && takes(free_text, answer.p + at, n), "%s: %s is not taken: %s", label, typed_args[i], answer.p);
+      json_decref(want);
+      (*n_typed)++;
+    }
+    str_free(&shown);
+    str_free(&call);
+  }
+  grammar_matcher_free(m);
+  grammar_matcher_free(free_text);
+  grammar_free(g);
+  grammar_free(t);
   json_decref(tools);
 }
 
@@ -337,7 +439,7 @@ static void check_walks(const char *label, const TextChat *c, const GrammarVocab
 
 /* ---- all templates ---- */
 
-typedef struct Sums { int n_templates, n_known, n_pairs, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
+typedef struct Sums { int n_templates, n_known, n_pairs, n_rests, n_typed, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
 
 static void note_syntax(Sums *s, const char *name) {
   for (int i = 0; i < s->n_seen; i++)
@@ -355,7 +457,8 @@ static void check_file(const char *path, const json_t *special, const GrammarVoc
   if (c) {
     note_syntax(sums, text_syntax_name(c->syntax));
     sums->n_templates++;
-    check_known(label, c, &sums->n_known, &sums->n_pairs);
+    check_known(label, c, &sums->n_known, &sums->n_pairs, &sums->n_rests);
+    check_typed(label, c, &sums->n_typed);
     check_walks(label, c, v, &sums->n_walks, &sums->n_over);
   }
   str_free(&src);
@@ -396,7 +499,7 @@ int main(void) {
     EXPECT(sums.n_seen == n && n == n_rows, "%d of %d rows, the first missing: %s", n, n_rows, sums.seen[n]);
   }
   TEST("pairs and walks that came to an end") {
-    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36, "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
+    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36 && sums.n_rests > 1000 && sums.n_typed >= 55 * (int)COUNT_OF(typed_args), "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
     EXPECT(sums.n_over * 10 >= sums.n_walks * 9, "%d of %d walks", sums.n_over, sums.n_walks);
   }
   if (getenv("LUMEN_SHOW")) fprintf(stderr, "%d templates, %d known, %d pairs, %d walks, %d over\n", sums.n_templates, sums.n_known, sums.n_pairs, sums.n_walks, sums.n_over);

@@ -1,4 +1,5 @@
-/* Every case of tests/reply: read whole, byte by byte and cut in two at every byte, whole calls and eager: what was expected, and the same. */
+/* Every case of tests/reply: read whole, byte by byte and cut in two at every byte, whole calls and eager: what was expected, and the same.
+   And whether the grammar that a model's calls are held to would have let the reply through. */
 #include <glob.h>
 #include "reply_cases.h"
 
@@ -38,6 +39,7 @@ static void check_expected(const ReplyCase *c, const Heard *h, const char *how) 
   json_t *message = text_collect_message(&h->collect), *got = as_expected(message, expect, *how == 'e');
   char *s = json_dumps(got, 0);
   EXPECT(expect, "the case's JSON: %s", where.text);
+  json_object_del(expect, "held");
   EXPECT(json_equal(expect, got), "%s: got %s, expected %s", how, s, c->expect.p);
   free(s);
   json_decref(expect);
@@ -49,6 +51,36 @@ static void check_same(const Heard *a, Heard b, const char *how, size_t cut) {
   bool same = a->text.n == b.text.n && (!a->text.n || !memcmp(a->text.p, b.text.p, a->text.n));
   EXPECT(same, "%s %zu: got %s, expected %s", how, cut, b.text.p, a->text.p);
   heard_free(&b);
+}
+
+static const char *held_as(const ReplyCase *c) {
+  Arena *a = arena_new("test");
+  TextChat *chat;
+  Grammar *g = NULL;
+  json_t *tools = NULL;
+  const char *how = "no";
+  EXPECT_OK(text_chat_new(a, c->template.p, c->template.n, NULL, &chat));
+  EXPECT_OK(text_tools_normalise(c->tools, "tools", &tools));
+  EXPECT_OK(text_chat_calls(chat, &(TextCallsOptions){.tools = tools, .many = true, .may_answer = true}, &g));
+  GrammarMatcher *m = grammar_matcher_new(g, NULL);
+  GrammarState *s = grammar_state_start(m), *next = NULL;
+  EXPECT_OK(grammar_state_accept(s, c->output.p, c->output.n, &next));
+  if (next) how = grammar_state_may_end(next) ? "whole" : "cut";
+  grammar_state_unref(next);
+  grammar_state_unref(s);
+  grammar_matcher_free(m);
+  grammar_free(g);
+  json_decref(tools);
+  arena_free(a);
+  return how;
+}
+
+/* Of a reply with calls: a model that is held may write it, as a whole or up to here, or not. */
+static void check_held(const ReplyCase *c) {
+  json_t *expect = json_loadb(c->expect.p, c->expect.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+  const char *want = json_string_value(json_object_get(expect, "held")), *how = json_object_get(expect, "calls") ? held_as(c) : NULL;
+  EXPECT(!how || !strcmp(how, want ? want : "whole"), "held: %s, expected %s", how, want ? want : "whole");
+  json_decref(expect);
 }
 
 static void check_case(ReplyCase *c, const char *file) {
@@ -63,6 +95,7 @@ static void check_case(ReplyCase *c, const char *file) {
       for (size_t cut = 1; cut < c->output.n; cut++) check_same(&whole, listen(c, cut, 0, eager), eager ? "eager, cut at" : "cut at", cut);
       heard_free(&whole);
     }
+    check_held(c);
   }
 }
 

@@ -39,14 +39,14 @@ static void test_masks(GrammarVocab *v) {
   Grammar *g;
   RunGuide *guide = guide_of("ab?c*", -1, false, &g, v);
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false, false));
   EXPECT(mask_of(guide, false) == (1 << B | 1 << C | 1 << END) && run_guide_is_whole(guide) && !run_guide_is_over(guide), "0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false, false));
   EXPECT(mask_of(guide, false) == (1 << C | 1 << END), "0x%x", mask_of(guide, false));
   run_guide_free(guide);
   grammar_free(g);
   guide = guide_of("ab", -1, false, &g, v);
-  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false, false));
   EXPECT(run_guide_is_over(guide) && run_guide_is_whole(guide), "nothing may follow");
   run_guide_free(guide);
   grammar_free(g);
@@ -56,17 +56,17 @@ static void test_reasoning(GrammarVocab *v) {
   Grammar *g;
   RunGuide *guide = guide_of("ab", OPEN, false, &g, v);
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB | 1 << OPEN), "reasoning may be opened: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, true));
+  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, false, true));
   EXPECT(mask_of(guide, true) == -1, "and is free");
-  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, true, true));
-  EXPECT_OK(run_guide_take(guide, CLOSE, false, NULL, 0, true, false));
+  EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, true, true));
+  EXPECT_OK(run_guide_take(guide, CLOSE, false, NULL, 0, false, true, false));
   EXPECT(mask_of(guide, false) & 1 << A && !(mask_of(guide, false) & 1 << C), "then the grammar begins: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false, false));
   EXPECT(mask_of(guide, false) == 1 << B, "and reasoning may not: 0x%x", mask_of(guide, false));
   run_guide_free(guide);
   grammar_free(g);
   guide = guide_of("ab", -1, false, &g, v);
-  EXPECT_OK(run_guide_take(guide, LESS, false, "a", 1, true, false)); /* a token that closes and writes a */
+  EXPECT_OK(run_guide_take(guide, LESS, false, "a", 1, false, true, false)); /* a token that closes and writes a */
   EXPECT(mask_of(guide, false) == 1 << B, "what the closing token writes behind counts");
   run_guide_free(guide);
   grammar_free(g);
@@ -81,7 +81,7 @@ static void test_bars(GrammarVocab *v) {
   EXPECT_OK(run_guide_new(&o, &guide));
   int all = mask_of(guide, true);
   EXPECT(!(all & 1 << END) && (all & 1 << OPEN) && (all & 1 << CLOSE) && (all & 1 << C), "no end in reasoning: 0x%x", all);
-  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false, false));
   EXPECT(mask_of(guide, true) == -1, "but where it is whole");
   run_guide_free(guide);
   grammar_free(g);
@@ -91,7 +91,7 @@ static void test_bars(GrammarVocab *v) {
 static void test_closing_end(GrammarVocab *v) {
   Grammar *g;
   RunGuide *guide = guide_of("ab<", -1, false, &g, v);
-  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, false, false));
   EXPECT_OK(run_guide_end(guide, C));
   EXPECT(!run_guide_is_whole(guide), "another does not make it whole");
   EXPECT_OK(run_guide_end(guide, LESS));
@@ -107,14 +107,14 @@ static void test_text(GrammarVocab *v) {
   RunGuide *guide = guide_of("([abc]|<ab)*", -1, true, &g, v);
   int all = (1 << N_TOKENS) - 1 - (1 << LESS_C);
   EXPECT(mask_of(guide, false) == all && run_guide_is_whole(guide), "in text all may come, but what begins a call that is none: 0x%x", mask_of(guide, false));
-  for (int i = 0; i < 600; i++) EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false));
-  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, true));
-  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, true, true));
+  for (int i = 0; i < 600; i++) EXPECT_OK(run_guide_take(guide, C, false, NULL, 0, false, false, false));
+  EXPECT_OK(run_guide_take(guide, OPEN, false, NULL, 0, false, false, true));
+  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, false, true, true));
   EXPECT(mask_of(guide, true) == (1 << A | 1 << AB) && !run_guide_is_whole(guide), "in a call the grammar holds, ends too: 0x%x", mask_of(guide, true));
-  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, true, true));
+  EXPECT_OK(run_guide_take(guide, AB, false, NULL, 0, false, true, true));
   EXPECT(mask_of(guide, true) == all && run_guide_is_whole(guide) && !run_guide_is_over(guide), "then all may come again");
-  EXPECT_OK(run_guide_take(guide, CLOSE, true, NULL, 0, true, false));
-  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, false, false));
+  EXPECT_OK(run_guide_take(guide, CLOSE, true, NULL, 0, false, true, false));
+  EXPECT_OK(run_guide_take(guide, LESS, false, NULL, 0, false, false, false));
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "and again");
   run_guide_free(guide);
   grammar_free(g);
@@ -125,12 +125,14 @@ static void test_calls_in_reasoning(GrammarVocab *v) {
   Grammar *g;
   RunGuide *guide = guide_of("<ab", -1, false, &g, v);
   EXPECT(mask_of(guide, true) == -1, "reasoning is free");
-  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, false));
+  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, true, false));
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "the call is not: 0x%x", mask_of(guide, false));
-  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false));
-  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, false));
+  EXPECT_OK(run_guide_take(guide, A, false, NULL, 0, false, false, false));
+  EXPECT_OK(run_guide_take(guide, LESS, false, "<", 1, true, true, false));
   EXPECT(mask_of(guide, false) == (1 << A | 1 << AB), "nor is another that begins anew: 0x%x", mask_of(guide, false));
-  Err *e = run_guide_take(guide, LESS_C, false, "<c", 2, true, false);
+  EXPECT_OK(run_guide_take(guide, LESS_C, false, "<c", 2, true, true, false));
+  EXPECT(mask_of(guide, false) == 1 << LESS, "and one of another form is broken off: 0x%x", mask_of(guide, false));
+  Err *e = run_guide_take(guide, LESS_C, false, "<c", 2, false, true, false);
   EXPECT(e && err_kind(e) == ERR_UNSUPPORTED, "%s", e ? err_text(e) : "accepted");
   err_free(e);
   run_guide_free(guide);
@@ -158,7 +160,7 @@ static void test_refused(GrammarVocab *v) {
   grammar_free(g);
   for (int has_text = 0; has_text < 2; has_text++) { /* from outside the mask */
     guide = guide_of("ab", -1, has_text, &g, v);
-    e = run_guide_take(guide, B, false, NULL, 0, false, false);
+    e = run_guide_take(guide, B, false, NULL, 0, false, false, false);
     EXPECT(e && err_kind(e) == ERR_UNSUPPORTED && strstr(err_text(e), "token 4 writes what does not fit"), "%s", e ? err_text(e) : "accepted");
     err_free(e);
     run_guide_free(guide);

@@ -56,7 +56,7 @@ static void test_sources(void) {
   TextVocabSource good = {.kind = "gpt2", .pre = "gpt-2", .n_tokens = 5, .token = tok, .n_merges = 1, .merge = merge, .bos = -1, .eos = -1, .unk = -1, .sep = -1};
   TEST("broken metadata is refused by name") {
     TextVocabSource s = good;
-    s.kind = "rwkv"; refuses(s, "kind 'rwkv'");
+    s.kind = "plamo2"; refuses(s, "kind 'plamo2', expected gpt2");
     s = good; s.kind = NULL; refuses(s, "no kind");
     s = good; s.pre = "no-such-rule"; refuses(s, "no-such-rule");
     s = good; s.n_tokens = 0; refuses(s, "no tokens");
@@ -66,6 +66,27 @@ static void test_sources(void) {
     s = good; s.eos = -2; refuses(s, "eos id -2");
     s = good; s.kind = "llama"; refuses(s, "no scores");
     s = good; s.kind = "t5"; refuses(s, "no scores");
+  }
+  TEST("RWKV's metadata: the longest piece, spelled as Python's repr of bytes") {
+    static const char *const t[] = {"<s>", "a", "ab", "abcd", "\\n", "\\n\\n", "\\x", "\\xea\\xB0", "\\xea\\xb0\\x80", "\\\\", "\\'", "c", "[PAD12]"};
+    static const int32_t type[] = {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5};
+    TextVocabSource s = {.kind = "rwkv", .n_tokens = 13, .token = t, .type = type, .bos = 0, .eos = 0, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+    TextVocab *v = NULL;
+    refuses(s, "token 6");
+    const char *whole[COUNT_OF(t)];
+    for (size_t i = 0; i < COUNT_OF(t); i++) whole[i] = i == 6 ? "\\x00\\t\\r" : t[i];
+    s.token = whole;
+    EXPECT_OK(text_vocab_new(&s, &v));
+    IDS(v, "abcabcdab", 0, 2, 11, 3, 2);
+    IDS(v, "a\n\n\na", TEXT_ADD_SPECIAL, 1, 5, 4, 1);
+    IDS(v, "\xEA\xB0\x80\xEA\xB0", 0, 8, 7);
+    IDS(v, "\\'z", 0, 9, 10);
+    IDS(v, "<s>a", 0, 0, 1);
+    Str text = {0};
+    text_detokenize(v, (const int32_t[]){6, 8, 5, 9}, 4, 0, &text);
+    EXPECT(text.n == 9 && !memcmp(text.p, "\0\t\r\xEA\xB0\x80\n\n\\", 9), "%zu bytes", text.n);
+    str_free(&text);
+    text_vocab_free(v);
   }
   TEST("S03 only <0x00> to <0xFF> are byte tokens") {
     static const float score[5] = {0};

@@ -539,6 +539,14 @@ static void sel_dot4(Sel *s, IrRef v) {
   sel_emit(s, vop(s, F_paddd, lanes), d, OPDS(R(acc), R(sum)), 0);
 }
 
+static void sel_dot2(Sel *s, IrRef v) {
+  const IrIns *in = &s->fn->ins[v];
+  int op = vop(s, F_dpbf16ps, type_lanes(s, in)), d = sel_dst(s, v);
+  Opd y = sel_last(s, in->arg[2], op);
+  int x = sel_use(s, in->arg[1]);
+  sel_emit(s, op, d, OPDS(R(sel_use_fresh(s, in->arg[0])), R(x), y), 0);
+}
+
 /* One rounding without the instruction, two lanes at a time in f64: the product is exact; the sum s is rounded to odd, so that the
    final rounding to f32 sees what was lost (Boldo, Melquiond 2008: p >= 2q + 2 digits suffice, 53 >= 50). */
 static int fma_pair(Sel *s, int a, int b, int c) {
@@ -833,6 +841,7 @@ void sel_ins(Sel *s, IrRef v) {
     case IR_icmp: if (vector) sel_vec_icmp(s, v); else sel_scalar_cmp(s, v); break;
     case IR_fcmp: if (vector) sel_vec_fcmp(s, v); else sel_scalar_cmp(s, v); break;
     case IR_dot4: sel_dot4(s, v); break;
+    case IR_dot2: sel_dot2(s, v); break;
     case IR_fma: sel_fma(s, v); break;
     case IR_fneg: case IR_fabs: sel_sign(s, v); break;
     case IR_band: case IR_bor: case IR_bxor: sel_mask_logic(s, v); break;
