@@ -125,7 +125,7 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, const Str *key, int64_t scrat
 }
 
 static void sched_key(const Sched *s, Str *key) {
-  int v[19] = {s->ahead, s->side, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  int v[20] = {s->steps, s->ahead, s->side, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
   str_add_n(key, v, sizeof v);
 }
 
