@@ -35,10 +35,10 @@ static Err *inflate_all(const uint8_t *p, size_t n, Str *out) {
   return rc == Z_STREAM_END && out->n <= MAX_FILE ? NULL : err_new(ERR_FORMAT, "broken or too large gzip data");
 }
 
-/* A file's text: the file itself where it can be mapped; what was read or inflated lies in own. */
-static Err *open_text(const char *path, FileMap *map, Str *own, FileMap *text) {
-  if (os_is_device(path)) {
-    TRY(os_read_file(path, MAX_FILE, own));
+/* A file's text: the file itself where it can be mapped; what was read or inflated lies in own. A pipe is read where the user names it. */
+static Err *open_text(const char *path, bool is_named, FileMap *map, Str *own, FileMap *text) {
+  if (is_named && os_is_device(path)) {
+    TRY(os_read_input(path, MAX_FILE, own));
     *text = (FileMap){(const uint8_t *)own->p, own->n};
   } else {
     TRY(os_map_file(path, map));
@@ -814,10 +814,17 @@ Err *text_vocab_open(const char *path, TextVocab **out) {
   FileMap map = {0}, text = {0};
   Str own = {0};
   TextVocab *v = NULL;
-  Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
-  if (!e) e = open_text(path, &map, &own, &text);
+  bool is_dir = os_is_dir(path);
+  Err *e = is_dir ? find_in_folder(tmp, path, &path) : NULL;
+  if (!e) e = open_text(path, !is_dir, &map, &own, &text);
   if (!e) e = err_wrap(text_vocab_read(tmp, path, text.p ? (const char *)text.p : "", text.n_bytes, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
+  Err *changed = os_map_check(&map, path);
+  if (changed) {
+    err_free(e);
+    text_vocab_free(v);
+    e = changed;
+  }
   str_free(&own);
   os_unmap_file(&map);
   arena_free(tmp);
