@@ -76,12 +76,20 @@ uint16_t f32_to_bf16(float f);                               /* nearest even; Na
 float f32_from_bits(uint32_t u);
 uint32_t f32_to_bits(float f);
 
-/* os.c: files, memory, time, CPUs. */
+/* map.c: files in memory. Bytes of a file that shrank or failed read as 0, and no signal ends the process: whoever made something of them asks. */
 typedef struct FileMap { const uint8_t *p; size_t n_bytes; } FileMap;
-Err *os_map_file(const char *path, FileMap *out);            /* read-only, private */
+Err *os_map_file(const char *path, FileMap *out);            /* a regular file, read-only, private */
 void os_unmap_file(FileMap *m);
-Err *os_read_file(const char *path, size_t max_bytes, Str *out);
-Err *os_read_text(const char *path, size_t max_bytes, Str *out); /* what somebody wrote: less a byte order mark. Fails: ERR_FORMAT too (UTF-16) */
+bool os_map_failed(const FileMap *m);                        /* some of it could not be read; costs next to nothing */
+Err *os_map_check(const FileMap *m, const char *path);       /* that, or the file was changed since. Fails: ERR_IO */
+void os_drop_file_pages(const void *p, size_t n_bytes);      /* they are read again when touched again */
+
+/* os.c: files, memory, time, CPUs. */
+struct stat;
+Err *os_open_regular(const char *path, int *fd, struct stat *st); /* for reading; a pipe is refused, not waited for */
+Err *os_read_file(const char *path, size_t max_bytes, Str *out);   /* a regular file: no pipe is waited for */
+Err *os_read_text(const char *path, size_t max_bytes, Str *out);   /* likewise, what somebody wrote: less a byte order mark. Fails: ERR_FORMAT too (UTF-16) */
+Err *os_read_input(const char *path, size_t max_bytes, Str *out);  /* the same of what the user names: "-" is standard input, a pipe is read to its end */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);
@@ -99,7 +107,6 @@ size_t os_peak_rss_bytes(void);
 /* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
 typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;
 Err *os_pages_alloc(size_t n_bytes, Pages *out);
-void os_drop_file_pages(const void *p, size_t n_bytes);      /* of a mapped file: they are read again when touched again */
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out);       /* never huge pages: for memory that is touched here and there */
 void os_pages_free(Pages *p);
 size_t os_pages_huge_bytes(const Pages *p);                  /* how much of it huge pages back now */

@@ -63,10 +63,20 @@ Err *json_parse_text(const char *text, size_t n, size_t max_bytes, const char *w
   return NULL;
 }
 
+static Err *parse_and_free(Err *e, Str *s, size_t max_bytes, const char *what, json_t **out) {
+  if (!e) e = json_parse_text(s->n ? s->p : "", s->n, max_bytes, what, out);
+  str_free(s);
+  return e;
+}
+
 Err *json_parse_file(const char *path, size_t max_bytes, json_t **out) {
   Str s = {0};
   Err *e = os_read_text(path, max_bytes, &s);
-  if (!e) e = json_parse_text(s.n ? s.p : "", s.n, max_bytes, path, out);
-  str_free(&s);
-  return e;
+  return parse_and_free(e, &s, max_bytes, path, out);
+}
+
+Err *json_parse_input(const char *path, size_t max_bytes, json_t **out) {
+  Str s = {0};
+  Err *e = os_read_input(path, max_bytes, &s);
+  return parse_and_free(e, &s, max_bytes, strcmp(path, "-") ? path : "standard input", out);
 }

@@ -53,7 +53,7 @@ static Err *store(Arena *a, const OptRow *r, const char *name, const char *text,
   case OPT_FLAG: *(bool *)at = true; return NULL;
   case OPT_INT: return parse_int(name, r, text, at);
   case OPT_FLOAT: return parse_float(name, r, text, at);
-  case OPT_STR: case OPT_OUT: *(const char **)at = text; return NULL;
+  case OPT_STR: case OPT_IN: case OPT_OUT: *(const char **)at = text; return NULL;
   case OPT_LIST: {
     OptList *l = at;
     PUSH(a, l->p, l->n, l->cap, text);
@@ -70,7 +70,7 @@ static void fill_defaults(Arena *a, const OptRow *rows, size_t n_rows, void *out
     if (r->kind == OPT_FLAG) *(bool *)at = false;
     if (r->kind == OPT_INT) *(int64_t *)at = OPT_INT_NONE;
     if (r->kind == OPT_FLOAT) *(double *)at = NAN;
-    if (r->kind == OPT_STR || r->kind == OPT_OUT) *(const char **)at = NULL;
+    if (r->kind == OPT_STR || r->kind == OPT_IN || r->kind == OPT_OUT) *(const char **)at = NULL;
     if (r->kind == OPT_LIST) *(OptList *)at = (OptList){0};
     if (!r->deflt) continue;
     Err *e = store(a, r, r->field, r->deflt, out);
@@ -161,6 +161,17 @@ static Err *parse_short(Arena *a, const OptRow *rows, size_t n_rows, int argc, c
   return NULL;
 }
 
+/* Standard input can be read once. */
+static Err *find_stdin(Arena *a, const OptRow *rows, size_t n_rows, const void *out, OptRest *rest) {
+  for (size_t i = 0; i < n_rows; i++) {
+    const char *value = rows[i].kind == OPT_IN ? *(const char *const *)((const char *)out + rows[i].offset) : NULL;
+    if (!value || strcmp(value, "-")) continue;
+    if (rest->stdin_by) return err_new(ERR_USAGE, "%s -: standard input is what %s reads", spelled(a, &rows[i]), rest->stdin_by);
+    rest->stdin_by = spelled(a, &rows[i]);
+  }
+  return NULL;
+}
+
 Err *opt_parse(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest) {
   *rest = (OptRest){0};
   fill_defaults(a, rows, n_rows, out);
@@ -172,13 +183,14 @@ Err *opt_parse(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **arg
     else if (arg[1] == '-') TRY(parse_long(a, rows, n_rows, argc, argv, &i, out, rest));
     else TRY(parse_short(a, rows, n_rows, argc, argv, &i, out, rest));
   }
-  return NULL;
+  return find_stdin(a, rows, n_rows, out, rest);
 }
 
 void opt_help(FILE *f, const char *usage, const char *about, const OptRow *rows, size_t n_rows) {
   Arena *a = arena_new("help");
   fprintf(f, "usage: lumen %s\n", usage);
   if (about && about[0]) fprintf(f, "%s\n", about);
+  bool reads = false;
   if (n_rows) fputc('\n', f);
   for (size_t i = 0; i < n_rows; i++) {
     const OptRow *r = &rows[i];
@@ -187,6 +199,8 @@ void opt_help(FILE *f, const char *usage, const char *about, const OptRow *rows,
     fprintf(f, "  %c%c%c %-26s %s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ',' : ' ', left, r->help);
     if (r->deflt) fprintf(f, " (%s)", r->deflt);
     fputc('\n', f);
+    reads = reads || r->kind == OPT_IN;
   }
+  if (reads) fputs("\nA file to read may be -, which is standard input.\n", f);
   arena_free(a);
 }

@@ -17,6 +17,7 @@ typedef enum OptKind {
   OPT_INT,    /* int64_t; 4k, 2m, 1g count in 1024s; lo <= value <= hi unless both are 0 */
   OPT_FLOAT,  /* double; lo <= value <= hi unless both are 0 */
   OPT_STR,    /* const char *, borrowed from argv */
+  OPT_IN,     /* const char *: a file that is read whole; "-" is standard input, which one of them may be */
   OPT_LIST,   /* OptList: given again, it adds */
   OPT_OUT     /* const char *: "-" where it stands alone; --name=FILE, and --name FILE where FILE ends as the row's arg does (FILE.json) */
 } OptKind;
@@ -24,12 +25,13 @@ typedef struct OptList { const char **p; int n, cap; } OptList;
 typedef struct OptRow { const char *field; char letter; OptKind kind; const char *arg, *deflt; double lo, hi; const char *help; size_t offset; } OptRow;
 
 /* What a row without a default holds until the user says something. */
-#define OPT_INT_NONE INT64_MIN     /* INT; FLOAT holds NaN, STR and OUT NULL, FLAG false, LIST nothing */
+#define OPT_INT_NONE INT64_MIN     /* INT; FLOAT holds NaN, STR, IN and OUT NULL, FLAG false, LIST nothing */
 
 #define OPT_TYPE_FLAG  bool
 #define OPT_TYPE_INT   int64_t
 #define OPT_TYPE_FLOAT double
 #define OPT_TYPE_STR   const char *
+#define OPT_TYPE_IN    const char *
 #define OPT_TYPE_LIST  OptList
 #define OPT_TYPE_OUT   const char *
 #define OPT_FIELD_(T, field, letter, kind, arg, deflt, lo, hi, help) OPT_TYPE_##kind field;
@@ -38,7 +40,8 @@ typedef struct OptRow { const char *field; char letter; OptKind kind; const char
   typedef struct T { ROWS(OPT_FIELD_, T) } T;       \
   static const OptRow T##_rows[] = {ROWS(OPT_ROW_, T)};
 
-typedef struct OptRest { const char **arg; int n_args, cap; bool help; } OptRest; /* operands in order; help: --help or -h was there */
+/* Operands in order; help: --help or -h was there; stdin_by: the option whose file is standard input, as it is spelled, NULL: none. */
+typedef struct OptRest { const char **arg; int n_args, cap; bool help; const char *stdin_by; } OptRest;
 
 /* argv[0] is skipped. Fails: ERR_USAGE, naming the option, what it got and what it takes; a near name is suggested. */
 Err *opt_parse(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest);

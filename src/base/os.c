@@ -26,27 +26,15 @@ static Err *io_err(const char *path, const char *what) {
   return err_new(code == ENOENT || code == ENOTDIR ? ERR_NOT_FOUND : ERR_IO, "%s: %s: %s", path, what, strerror(code));
 }
 
-Err *os_map_file(const char *path, FileMap *out) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
-  if (fd < 0) return io_err(path, "cannot be opened");
-  struct stat st;
+Err *os_open_regular(const char *path, int *fd, struct stat *st) {
   Err *e = NULL;
-  FileMap m = {0};
-  if (fstat(fd, &st)) e = io_err(path, "cannot be examined");
-  else if (!S_ISREG(st.st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st.st_mode) ? "a directory" : "a device or pipe");
-  else if (st.st_size > 0) {
-    void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (p == MAP_FAILED) e = io_err(path, "cannot be mapped");
-    else m = (FileMap){p, (size_t)st.st_size};
-  }
-  close(fd);
-  if (!e) *out = m;
+  int got = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused, not waited for */
+  if (got < 0) return io_err(path, "cannot be opened");
+  if (fstat(got, st)) e = io_err(path, "cannot be examined");
+  else if (!S_ISREG(st->st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st->st_mode) ? "a directory" : "a device or pipe");
+  if (e) close(got);
+  else *fd = got;
   return e;
-}
-
-void os_unmap_file(FileMap *m) {
-  if (m->p) munmap((void *)(uintptr_t)m->p, m->n_bytes);
-  *m = (FileMap){0};
 }
 
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
@@ -70,22 +58,45 @@ Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
   return NULL;
 }
 
-Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
-  FILE *f = fopen(path, "rbe");
-  if (!f) return io_err(path, "cannot be opened");
+static Err *read_and_close(FILE *f, const char *path, size_t max_bytes, Str *out) {
   Err *e = os_read_all(f, max_bytes, out);
   fclose(f);
   return err_wrap(e, "%s", path);
 }
 
+Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
+  int fd;
+  struct stat st;
+  TRY(os_open_regular(path, &fd, &st));
+  FILE *f = fdopen(fd, "rb");
+  if (f) return read_and_close(f, path, max_bytes, out);
+  close(fd);
+  return err_new(ERR_MEMORY, "%s: no memory to read it", path);
+}
+
+/* Moves what was read, less a byte order mark, to out. */
+static Err *take_text(Err *e, Str *s, const char *path, Str *out) {
+  bool is_wide = s->n >= 2 && (!memcmp(s->p, "\xFF\xFE", 2) || !memcmp(s->p, "\xFE\xFF", 2));
+  size_t mark = s->n >= 3 && !memcmp(s->p, "\xEF\xBB\xBF", 3) ? 3 : 0;
+  if (!e && is_wide) e = err_new(ERR_FORMAT, "%s: its byte order mark says UTF-16, expected UTF-8", path);
+  if (!e && s->n) str_add_n(out, s->p + mark, s->n - mark);
+  str_free(s);
+  return e;
+}
+
 Err *os_read_text(const char *path, size_t max_bytes, Str *out) {
   Str s = {0};
-  TRY(os_read_file(path, max_bytes, &s));
-  bool is_wide = s.n >= 2 && (!memcmp(s.p, "\xFF\xFE", 2) || !memcmp(s.p, "\xFE\xFF", 2));
-  size_t mark = s.n >= 3 && !memcmp(s.p, "\xEF\xBB\xBF", 3) ? 3 : 0;
-  if (s.n && !is_wide) str_add_n(out, s.p + mark, s.n - mark);
-  str_free(&s);
-  return is_wide ? err_new(ERR_FORMAT, "%s: its byte order mark says UTF-16, expected UTF-8", path) : NULL;
+  Err *e = os_read_file(path, max_bytes, &s);
+  return take_text(e, &s, path, out);
+}
+
+Err *os_read_input(const char *path, size_t max_bytes, Str *out) {
+  Str s = {0};
+  bool is_stdin = !strcmp(path, "-");
+  FILE *f = is_stdin ? NULL : fopen(path, "rbe");
+  if (!f && !is_stdin) return io_err(path, "cannot be opened");
+  Err *e = f ? read_and_close(f, path, max_bytes, &s) : err_wrap(os_read_all(stdin, max_bytes, &s), "standard input");
+  return take_text(e, &s, f ? path : "standard input", out);
 }
 
 static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {
@@ -304,11 +315,6 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
-
-void os_drop_file_pages(const void *p, size_t n_bytes) {
-  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = ROUND_UP((uintptr_t)p, page), hi = ((uintptr_t)p + n_bytes) / page * page;
-  if (hi > lo) (void)madvise((void *)lo, hi - lo, MADV_DONTNEED);
-}
 
 void os_pages_free(Pages *p) {
   if (p->p) munmap(p->p, p->n_bytes);

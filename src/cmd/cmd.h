@@ -36,6 +36,7 @@ Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path)
 Err *cmd_model_locate(Arena *a, const char *model, const char **path);
 void cmd_unused_tell(const char *command, const char *model, const char *const *name, int n); /* a line on standard error, where there are any */
 Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out); /* model_close it */
+Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options, Model **out); /* the same, but its weights: model_load */
 /* weights.c: MODEL as the user names it, opened for its metadata; tensors have no format. file_weights_close it. */
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
 void cmd_vocab_tell(const char *command, const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */

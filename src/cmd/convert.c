@@ -176,6 +176,7 @@ static Err *advance(Convert *c, const Recode *r, size_t at, size_t n_bytes) {
   if (!r->row && !r->fixed && !r->parts) os_drop_file_pages(r->from->p + at, n_bytes);
   c->done_bytes += (int64_t)n_bytes;
   draw(c, false);
+  TRY(file_weights_failed(c->in) ? file_weights_check(c->in) : NULL);
   return interrupted ? err_new(ERR_CANCELLED, "interrupted") : NULL;
 }
 
@@ -240,6 +241,7 @@ static Err *write_file(Convert *c, const char *path) {
   TRY(file_gguf_create(path, kv, n_kvs, c->file_out, c->n_tensors, &w));
   Err *e = write_tensors(c, w);
   if (c->bar) fputc('\n', stderr);
+  e = file_weights_explain(c->in, e);
   if (!e) return file_gguf_finish(w);
   file_gguf_drop(w);
   return e;

@@ -8,11 +8,11 @@
 #include "text/reply.h"
 
 #define ROWS(X, T)                                                                                                                        \
-  X(T, schema,       0, STR,  "FILE", NULL, 0, 0, "a JSON Schema")                                                                        \
-  X(T, gbnf,         0, STR,  "FILE", NULL, 0, 0, "a GBNF grammar")                                                        \
+  X(T, schema,       0, IN,   "FILE", NULL, 0, 0, "a JSON Schema")                                                                        \
+  X(T, gbnf,         0, IN,   "FILE", NULL, 0, 0, "a GBNF grammar")                                                        \
   X(T, regex,        0, STR,  "RE",   NULL, 0, 0, "a regular expression for the whole text")                                              \
-  X(T, template,     0, STR,  "FILE", NULL, 0, 0, "with --tools: calls as this chat template writes them; texts are JSON strings") \
-  X(T, tools,        0, STR,  "FILE", NULL, 0, 0, "a JSON array of functions")                                                           \
+  X(T, template,     0, IN,   "FILE", NULL, 0, 0, "with --tools: calls as this chat template writes them; texts are JSON strings") \
+  X(T, tools,        0, IN,   "FILE", NULL, 0, 0, "a JSON array of functions")                                                           \
   X(T, answer,       0, FLAG, "",     NULL, 0, 0, "text and calls; else calls only")                                                      \
   X(T, one_call,     0, FLAG, "",     NULL, 0, 0, "one call at most")                                                                     \
   X(T, test,         0, FLAG, "",     NULL, 0, 0, "print accept or reject for each line")                                                 \
@@ -32,12 +32,15 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   Str text = {0};
   TextChat *chat;
   json_t *js = NULL, *tools = NULL;
-  Err *e = os_read_text(o->template, INPUT_MAX, &text);
+  Err *e = os_read_input(o->template, INPUT_MAX, &text);
   if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", o->template);
-  if (!e) e = json_parse_file(o->tools, INPUT_MAX, &js);
+  if (!e) e = json_parse_input(o->tools, INPUT_MAX, &js);
   if (!e) e = text_tools_normalise(js, "tools", &tools);
   if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", o->tools);
-  if (!e) e = text_chat_calls(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out);
+  Str told = {0};
+  if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
+  if (told.n) fputs(told.p, stderr);
+  str_free(&told);
   if (!e) *reply = text_reply_new(chat->syntax, chat->reason, &(TextReplyOptions){.tools = tools}); /* asked for its markers only */
   str_free(&text);
   json_decref(js);
@@ -49,13 +52,13 @@ static Err *compile(const GrammarOpts *o, Grammar **out) {
   if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
   if (o->gbnf) {
     Str s = {0};
-    Err *e = os_read_text(o->gbnf, INPUT_MAX, &s);
+    Err *e = os_read_input(o->gbnf, INPUT_MAX, &s);
     if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", o->gbnf);
     str_free(&s);
     return e;
   }
   json_t *js;
-  TRY(json_parse_file(o->schema, INPUT_MAX, &js));
+  TRY(json_parse_input(o->schema, INPUT_MAX, &js));
   unsigned flags = (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0);
   Err *e = grammar_from_schema(js, flags, out);
   json_decref(js);
@@ -142,6 +145,7 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   if (!!o->schema + !!o->gbnf + !!o->regex + !!o->template != 1) return err_new(ERR_USAGE, "takes one of --schema, --gbnf, --regex and --template");
   if (!o->template != !o->tools) return err_new(ERR_USAGE, "--template and --tools go together");
   if (o->mask_bench != (o->tokenizer != NULL)) return err_new(ERR_USAGE, "--mask-bench and --tokenizer go together");
+  if (rest->stdin_by && (o->test || o->mask_bench)) return err_new(ERR_USAGE, "%s -: standard input holds the texts", rest->stdin_by);
   Grammar *g = NULL;
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;

@@ -8,7 +8,7 @@
 #include "cmd/model_opts.h"
 
 #define LOGITS_ROWS(X, T)                                                                                     \
-  X(T, ids, 'i', STR, "FILE", NULL, 0, 0, "token ids as text, separated by blanks, commas or brackets; - is standard input") \
+  X(T, ids, 'i', IN, "FILE", NULL, 0, 0, "token ids as text, separated by blanks, commas or brackets")         \
   X(T, out, 'o', STR, "FILE", NULL, 0, 0, "where the logits go; - is standard output")                        \
   MODEL_OPT_ROWS(X, T)
 OPT_DEFINE(LogitsOpts, LOGITS_ROWS)
@@ -34,9 +34,8 @@ static Err *ids_parse(const char *text, size_t n, const char *path, TextIds *out
 
 static Err *ids_read(const char *path, TextIds *out) {
   Str s = {0};
-  bool in = !strcmp(path, "-");
-  Err *e = in ? err_wrap(os_read_all(stdin, MAX_IDS_BYTES, &s), "standard input") : os_read_file(path, MAX_IDS_BYTES, &s);
-  if (!e) e = ids_parse(s.n ? s.p : "", s.n, in ? "standard input" : path, out);
+  Err *e = os_read_input(path, MAX_IDS_BYTES, &s);
+  if (!e) e = ids_parse(s.n ? s.p : "", s.n, strcmp(path, "-") ? path : "standard input", out);
   str_free(&s);
   return e;
 }
@@ -73,9 +72,12 @@ static Err *logits(Arena *a, const LogitsOpts *o, const char *name) {
   Model *m = NULL;
   ModelOptions options = MODEL_OPTIONS(o);
   Err *e = ids_read(o->ids, &ids);
-  if (!e) e = cmd_model_open(a, name, &options, &m);
+  if (!e) e = cmd_model_prepare(a, name, &options, &m);
   if (!e && (int64_t)ids.n > model_context(m))
     e = err_new(ERR_LIMIT, "the text has %zu tokens, the context holds %lld (--context)", ids.n, (long long)model_context(m));
+  for (size_t i = 0; i < ids.n && !e; i++)
+    if (ids.p[i] >= model_n_vocab(m)) e = err_new(ERR_LIMIT, "token %d at %zu: expected 0 to %lld", ids.p[i], i, (long long)model_n_vocab(m) - 1);
+  if (!e) e = model_load(m);
   if (!e) e = logits_to(m, &ids, o->out);
   model_close(m);
   text_ids_free(&ids);

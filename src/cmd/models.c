@@ -19,12 +19,21 @@ void cmd_unused_tell(const char *command, const char *model, const char *const *
   if (n) fprintf(stderr, "lumen %s: %s: %d tensor%s not used, as the model's text does not name %s: %s%s\n", command, model, n, n == 1 ? " is" : "s are", n == 1 ? "it" : "them", name[0], n == 1 ? "" : ", ..");
 }
 
-Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out) {
+Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options, Model **out) {
   const char *path;
   TRY(cmd_model_locate(a, model, &path));
-  TRY(model_open(path, options, out));
+  TRY(model_prepare(path, options, out));
   int64_t own = model_made_for(*out);
   if (own && options->context > own)
     fprintf(stderr, "lumen: --context %lld is more than the %lld positions that %s was made for: answers beyond them may be nonsense\n", (long long)options->context, (long long)own, model);
   return NULL;
+}
+
+Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out) {
+  Model *m;
+  TRY(cmd_model_prepare(a, model, options, &m));
+  Err *e = model_load(m);
+  if (e) model_close(m);
+  else *out = m;
+  return e;
 }

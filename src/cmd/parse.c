@@ -3,8 +3,8 @@
 #include "text/reply.h"
 
 #define ROWS(X, T)                                                                                                            \
-  X(T, template,        0, STR,  "FILE", NULL, 0, 0,       "the model's chat template: it decides on the syntax")             \
-  X(T, tools,           0, STR,  "FILE", NULL, 0, 0,       "JSON: the array of tools that were offered")                      \
+  X(T, template,        0, IN,   "FILE", NULL, 0, 0,       "the model's chat template: it decides on the syntax")             \
+  X(T, tools,           0, IN,   "FILE", NULL, 0, 0,       "JSON: the array of tools that were offered")                      \
   X(T, prefix,          0, STR,  "TEXT", NULL, 0, 0,       "the beginning of the reply that the prompt already holds")       \
   X(T, json,            0, FLAG, "",     NULL, 0, 0,       "print the whole message, not its events")                         \
   X(T, eager,           0, FLAG, "",     NULL, 0, 0,       "arguments leave as they come, not once the call is whole")        \
@@ -19,6 +19,7 @@ int cmd_parse(int argc, char **argv) {
   int code = CMD_OK;
   if (cmd_options(a, ParseOpts_rows, COUNT_OF(ParseOpts_rows), argc, argv, &o, &rest, &code)) {
     if (!o.template || rest.n_args) code = cmd_misused("parse", !o.template ? "takes --template FILE" : "takes no operands");
+    else if (rest.stdin_by) code = cmd_misused("parse", "%s -: standard input holds the reply", rest.stdin_by);
     else {
       TextParseOptions t = {.template_path = o.template, .tools_path = o.tools, .prefix = o.prefix, .message = o.json, .eager = o.eager, .keep_unknown = o.keep_unknown, .cut = o.cut};
       Err *e = text_cmd_parse(&t, stdin, stdout);

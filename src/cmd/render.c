@@ -6,10 +6,10 @@
 enum { MAX_REQUEST_BYTES = 256 << 20 };
 
 #define ROWS(X, T)                                                                                                                     \
-  X(T, messages,        0, STR,  "FILE", NULL, 0, 0, "JSON: the array of messages, or an object {messages, tools, documents, kwargs}")  \
-  X(T, template,        0, STR,  "FILE", NULL, 0, 0, "a Jinja template instead of MODEL's; then --request or --context")               \
-  X(T, request,         0, STR,  "FILE", NULL, 0, 0, "JSON: an object {messages, tools, documents, kwargs, special_tokens, now}")      \
-  X(T, context,         0, STR,  "FILE", NULL, 0, 0, "JSON: an object with the template's variables")
+  X(T, messages,        0, IN,   "FILE", NULL, 0, 0, "JSON: the array of messages, or an object {messages, tools, documents, kwargs}")  \
+  X(T, template,        0, IN,   "FILE", NULL, 0, 0, "a Jinja template instead of MODEL's; then --request or --context")               \
+  X(T, request,         0, IN,   "FILE", NULL, 0, 0, "JSON: an object {messages, tools, documents, kwargs, special_tokens, now}")      \
+  X(T, context,         0, IN,   "FILE", NULL, 0, 0, "JSON: an object with the template's variables")
 OPT_DEFINE(RenderOpts, ROWS)
 
 /* MODEL --messages FILE */
@@ -17,7 +17,7 @@ static Err *render_model(Arena *a, const char *model, const char *path) {
   json_t *read, *request;
   Weights *w = NULL;
   Str prompt = {0};
-  TRY(json_parse_file(path, MAX_REQUEST_BYTES, &read));
+  TRY(json_parse_input(path, MAX_REQUEST_BYTES, &read));
   request = json_is_array(read) ? json_pack("{s:O}", "messages", read) : json_incref(read);
   Err *e = json_is_array(json_object_get(request, "messages")) ? NULL : err_new(ERR_FORMAT, "%s: expected an array of messages, or an object that holds one", path);
   if (!e) e = cmd_weights_open(a, model, &w);

@@ -29,17 +29,27 @@ static Err *stdin_read(Str *out) {
   return NULL;
 }
 
-/* The operands behind MODEL, joined by blanks, after what is piped in. *chat: there is nothing to ask yet, and somebody to ask for it. */
-static Err *prompt_get(const OptRest *rest, Str *out, bool *chat) {
+/* What standard input is for: a prompt, unless an option reads a file of it. */
+static bool is_piped(const OptRest *rest) {
   struct stat st;
-  bool piped = !fstat(STDIN_FILENO, &st) && !isatty(STDIN_FILENO), given = rest->n_args > 1;
+  return !rest->stdin_by && !fstat(STDIN_FILENO, &st) && !isatty(STDIN_FILENO);
+}
+
+/* *chat: there is nothing to ask yet, and somebody to ask for it. */
+static Err *prompt_find(const OptRest *rest, bool *chat) {
+  *chat = rest->n_args < 2 && !is_piped(rest);
+  if (!*chat) return NULL;
+  if (rest->stdin_by) return err_new(ERR_USAGE, "no prompt: standard input is what %s reads", rest->stdin_by);
+  return isatty(STDIN_FILENO) ? NULL : err_new(ERR_USAGE, "no prompt, and standard input is closed");
+}
+
+/* The operands behind MODEL, joined by blanks, after what is piped in. */
+static Err *prompt_get(const OptRest *rest, Str *out) {
+  bool piped = is_piped(rest), given = rest->n_args > 1;
   if (piped) TRY(stdin_read(out));
   if (given && out->n) str_add(out, "\n\n");
   for (int i = 1; i < rest->n_args; i++) str_addf(out, "%s%s", i > 1 ? " " : "", rest->arg[i]);
-  if (!given && piped && !out->n) return err_new(ERR_USAGE, "no prompt: neither an argument nor anything on standard input");
-  if (!given && !piped && !isatty(STDIN_FILENO)) return err_new(ERR_USAGE, "no prompt, and standard input is closed");
-  *chat = !given && !piped;
-  return NULL;
+  return given || out->n ? NULL : err_new(ERR_USAGE, "no prompt: neither an argument nor anything on standard input");
 }
 
 /* ---- asking ---- */
@@ -273,8 +283,10 @@ static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int argc, char 
   Str prompt = {0};
   bool to_chat = false;
   Err *e = o->request && rest->n_args > 1 ? err_new(ERR_USAGE, "a prompt and --request: one of them") : NULL;
-  if (!e && !o->request) e = prompt_get(rest, &prompt, &to_chat);
+  if (!e && !o->request) e = prompt_find(rest, &to_chat);
   if (!e) e = options_check(o, to_chat);
+  if (!e) e = cmd_run_read(&r);
+  if (!e && !o->request && !to_chat) e = prompt_get(rest, &prompt);
   if (!e) e = cmd_run_open(&r, to_chat);
   if (!e) e = to_chat ? cmd_run_talk(&r) : answer_once(&r, &prompt, code);
   cmd_run_close(&r);

@@ -76,6 +76,7 @@ static Err *system_add(const Run *r, json_t *messages) {
 }
 
 Err *cmd_run_talk(const Run *r) {
+  TRY(run_session_ready(r->session, NULL)); /* while nobody waits for an answer */
   json_t *messages = json_array();
   Str text = {0}, prompt = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);

@@ -8,18 +8,18 @@
 
 #define RUN_ROWS(X, T)                                                                                                              \
   X(T, system, 's', STR, "TEXT", NULL, 0, 0, "what the model is told before the conversation")                                      \
-  X(T, request, 0, STR, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, settings, .. as JSON")   \
+  X(T, request, 0, IN, "FILE", NULL, 0, 0, "instead of a prompt a chat request as clients send it: messages, tools, settings, .. as JSON")   \
   X(T, raw, 'r', FLAG, "", NULL, 0, 0, "continue the prompt as it is: no chat template")                                            \
-  X(T, chat_template_file, 0, STR, "FILE", NULL, 0, 0, "a Jinja chat template instead of the model's own")                          \
+  X(T, chat_template_file, 0, IN, "FILE", NULL, 0, 0, "a Jinja chat template instead of the model's own")                          \
   X(T, chat_template, 0, STR, "TEXT", NULL, 0, 0, "the same, on the command line")                                                  \
   X(T, max_tokens, 'n', INT, "N", NULL, 0, 1 << 30, "tokens of an answer at most; else until the context is full")                  \
   X(T, stop, 0, LIST, "TEXT", NULL, 0, 0, "end the answer before this text; may be given again")                                    \
   X(T, stop_token, 0, LIST, "ID", NULL, 0, 0, "end the answer before this token; may be given again")                               \
-  X(T, schema, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a JSON Schema")                                                      \
+  X(T, schema, 0, IN, "FILE", NULL, 0, 0, "hold the answer to a JSON Schema")                                                      \
   X(T, json_object, 0, FLAG, "", NULL, 0, 0, "hold the answer to JSON: any object")                                                 \
   X(T, regex, 0, STR, "RE", NULL, 0, 0, "hold the whole answer to a regular expression")                                            \
-  X(T, gbnf, 0, STR, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
-  X(T, tools, 0, STR, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
+  X(T, gbnf, 0, IN, "FILE", NULL, 0, 0, "hold the answer to a GBNF grammar")                                                       \
+  X(T, tools, 0, IN, "FILE", NULL, 0, 0, "offer the functions of a JSON array; calls are printed as JSON, a line each")            \
   X(T, tool_choice, 0, STR, "HOW", NULL, 0, 0, "auto, none, required, or the one function that must be called; else auto")                   \
   X(T, one_call, 0, FLAG, "", NULL, 0, 0, "one call at most in an answer, as \"parallel_tool_calls\": false in a request")                    \
   X(T, strict, 0, FLAG, "", NULL, 0, 0, "hold the arguments of calls to their schemas")                                             \
@@ -67,6 +67,8 @@ typedef struct Run {
   bool dims;                   /* what is shown of reasoning is dimmed */
   TextChat *chat;              /* NULL in raw mode */
   json_t *special, *request, *tools; /* request: --request's or NULL; tools: as the user gave them, NULL: none */
+  TextToolChoice choice;
+  bool holds_calls;            /* the grammar is to be one of calls, which the template decides on */
   Grammar *grammar;            /* NULL: any answer */
   GrammarVocab *grammar_vocab;
   int n_top;                   /* log-probabilities of the likeliest tokens; -1: none */
@@ -77,8 +79,9 @@ typedef struct Run {
 typedef struct RunOutcome { RunResult result; TextCollect collect; size_t n_prompt; } RunOutcome;
 void cmd_run_outcome_free(RunOutcome *o);
 
-/* run_setup.c */
-Err *cmd_run_open(Run *r, bool is_chat);       /* everything; cmd_run_close it, after a failure too */
+/* run_setup.c: two steps, the second of which reads no weights either: they wait for the first answer. cmd_run_close, after a failure too. */
+Err *cmd_run_read(Run *r);                     /* the options' own words and the files they name */
+Err *cmd_run_open(Run *r, bool is_chat);       /* the model, and what depends on it */
 void cmd_run_close(Run *r);
 json_t *cmd_run_body(const Run *r, json_t *messages); /* a new request with the options' tools and thinking; borrows messages, NULL: --request's */
 

@@ -38,15 +38,37 @@ static Err *numbers_take(Argv *v, const json_t *request) {
 }
 
 /* One text or an array of them; nothing of either is none. */
-static Err *stops_take(Argv *v, const json_t *stop) {
+static Err *stops_take(Argv *v, const json_t *request, const char *member) {
+  const json_t *stop = json_object_get(request, member);
   bool one = json_is_string(stop);
   if (!stop || json_is_null(stop)) return NULL;
-  if (!one && !json_is_array(stop)) return err_new(ERR_USAGE, "%s: stop: expected a text or an array of texts", v->path);
+  if (!one && !json_is_array(stop)) return err_new(ERR_USAGE, "%s: %s: expected a text or an array of texts", v->path, member);
   for (size_t i = 0; i < (one ? 1 : json_array_size(stop)); i++) {
     const json_t *text = one ? stop : json_array_get(stop, i);
-    if (!json_is_string(text) || strlen(json_string_value(text)) != json_string_length(text)) return err_new(ERR_USAGE, "%s: stop[%zu]: expected a text without NUL", v->path, i);
+    if (!json_is_string(text) || strlen(json_string_value(text)) != json_string_length(text)) return err_new(ERR_USAGE, "%s: %s[%zu]: expected a text without NUL", v->path, member, i);
     if (json_string_length(text)) add(v, "stop", json_string_value(text));
   }
+  return NULL;
+}
+
+static Err *stop_ids_take(Argv *v, const json_t *request) {
+  const json_t *ids = json_object_get(request, "stop_token_ids"), *id;
+  size_t i;
+  if (!ids || json_is_null(ids)) return NULL;
+  if (!json_is_array(ids)) return err_new(ERR_USAGE, "%s: stop_token_ids: expected an array of token ids", v->path);
+  json_array_foreach((json_t *)(uintptr_t)ids, i, id) {
+    if (!json_is_integer(id)) return err_new(ERR_USAGE, "%s: stop_token_ids[%zu]: expected a token id", v->path, i);
+    add(v, "stop_token", number_text(v->a, id));
+  }
+  return NULL;
+}
+
+/* How many tokens of reasoning, as two kinds of clients say it beside whether there shall be any. */
+static Err *budget_take(Argv *v, const json_t *request, const char *member, const char *key) {
+  const json_t *n = json_object_get(json_object_get(request, member), key);
+  if (!n || json_is_null(n)) return NULL;
+  if (!json_is_integer(n) || json_integer_value(n) < 0) return err_new(ERR_USAGE, "%s: %s.%s: expected a number of tokens", v->path, member, key);
+  add(v, "think_budget", number_text(v->a, n));
   return NULL;
 }
 
@@ -85,7 +107,11 @@ Err *cmd_run_request_options(Run *r) {
   OptRest rest;
   PUSH(v.a, v.arg, v.n, v.cap, r->argv[0]);
   TRY(numbers_take(&v, r->request));
-  TRY(stops_take(&v, json_object_get(r->request, "stop")));
+  TRY(stops_take(&v, r->request, "stop"));
+  TRY(stops_take(&v, r->request, "stop_sequences"));
+  TRY(stop_ids_take(&v, r->request));
+  TRY(budget_take(&v, r->request, "thinking", "budget_tokens"));
+  TRY(budget_take(&v, r->request, "reasoning", "max_tokens"));
   TRY(biases_take(&v, json_object_get(r->request, "logit_bias")));
   unheeded_tell(v.path, r->request);
   TRY(err_wrap(opt_parse(r->arena, r->rows, r->n_rows, v.n, v.arg, o, &rest), "%s", v.path));

@@ -1,4 +1,5 @@
-/* The options of `lumen run` to settings: sampling, stops, grammar, tools, thinking. In: parsed options. Out: a Run with all of it open. */
+/* The options of `lumen run` to settings: sampling, stops, grammar, tools, thinking. In: parsed options. Out: a Run with all of it open. What is
+   wrong is told as early as it can be: the options, the files they name, what the model's files say, and only then its weights. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,29 +26,40 @@ static bool id_parse(const char *text, char **end, int32_t *out) {
   return true;
 }
 
-static Err *biases_parse(Arena *a, const OptList *list, RunSampling *p) {
-  RunBias *bias = ARENA_ARRAY(a, RunBias, (size_t)list->n);
+static Err *biases_read(Run *r) {
+  const OptList *list = &r->o->logit_bias;
+  RunBias *bias = ARENA_ARRAY(r->arena, RunBias, (size_t)list->n);
   for (int i = 0; i < list->n; i++) {
     char *eq, *end;
     bool ok = id_parse(list->p[i], &eq, &bias[i].id) && *eq == '=';
     if (ok) bias[i].add = strtof(eq + 1, &end), ok = end > eq + 1 && !*end;
     if (!ok) return err_new(ERR_USAGE, "--logit-bias: '%s', expected ID=X, a token id and a number", list->p[i]);
   }
-  p->bias = bias;
-  p->n_biases = list->n;
+  r->sampling.bias = bias;
+  r->sampling.n_biases = list->n;
   return NULL;
 }
 
-static Err *stops_parse(Run *r, int32_t *ends) {
+static Err *stops_read(Run *r) {
   const OptList *list = &r->o->stop_token;
   int32_t *ids = ARENA_ARRAY(r->arena, int32_t, (size_t)list->n);
   for (int i = 0; i < list->n; i++) {
     char *end;
     if (!id_parse(list->p[i], &end, &ids[i]) || *end) return err_new(ERR_USAGE, "--stop-token: '%s', expected a token id", list->p[i]);
-    if (ids[i] < 0 || ids[i] >= model_n_vocab(r->model)) return err_new(ERR_USAGE, "--stop-token: %d, expected 0 to %d", (int)ids[i], (int)model_n_vocab(r->model) - 1);
   }
-  r->stops = (RunStops){.end = ends, .n_ends = r->stops.n_ends, .stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n,
-                        .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
+  r->stops = (RunStops){.stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n, .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
+  TextStops t;
+  TRY(text_stops_init(&t, r->stops.stop, r->stops.n_stops)); /* so that a wrong one is told now */
+  text_stops_free(&t);
+  return NULL;
+}
+
+static Err *ends_get(Run *r) {
+  int32_t *ends;
+  TRY(run_ends(r->arena, model_weights(r->model), r->vocab, r->template, &ends, &r->stops.n_ends));
+  r->stops.end = ends;
+  for (int i = 0; i < r->stops.n_stop_ids; i++)
+    if (r->stops.stop_id[i] >= model_n_vocab(r->model)) return err_new(ERR_USAGE, "--stop-token: %d, expected 0 to %d", r->stops.stop_id[i], (int)model_n_vocab(r->model) - 1);
   return NULL;
 }
 
@@ -74,9 +86,10 @@ static Err *sampling_get(Run *r) {
   if (p.dry_multiplier > 0)
     p.dry_breaks = run_dry_breaks(r->arena, r->vocab, model_n_vocab(r->model), o->dry_breaker.n ? o->dry_breaker.p : breakers, o->dry_breaker.n ? o->dry_breaker.n : (int)COUNT_OF(breakers));
   p.seed = o->seed == OPT_INT_NONE ? seed_new() : (uint64_t)o->seed;
-  TRY(biases_parse(r->arena, &o->logit_bias, &p));
+  p.bias = r->sampling.bias;
+  p.n_biases = r->sampling.n_biases;
   r->sampling = p;
-  return NULL;
+  return run_sampling_check(&p, model_n_vocab(r->model));
 }
 
 /* The likeliest tokens that are wanted, by the option or the request: "logprobs": true, "top_logprobs": N. */
@@ -101,7 +114,7 @@ static Err *template_read(Run *r) {
   if (o->raw) return err_new(ERR_USAGE, "--chat-template%s: --raw leaves the chat template out", o->chat_template ? "" : "-file");
   if (o->chat_template && !strchr(o->chat_template, '{')) return err_new(ERR_USAGE, "--chat-template: '%s', expected the text of a Jinja template (--chat-template-file FILE reads one)", o->chat_template);
   if (o->chat_template) str_add(&s, o->chat_template);
-  else TRY(os_read_text(o->chat_template_file, MAX_FILE_BYTES, &s));
+  else TRY(os_read_input(o->chat_template_file, MAX_FILE_BYTES, &s));
   r->template = arena_dup_n(r->arena, s.n ? s.p : "", s.n);
   Err *e = s.n && memchr(s.p, 0, s.n) ? err_new(ERR_FORMAT, "a NUL byte in a template") : text_template_parse(r->arena, r->template, s.n, &t);
   str_free(&s);
@@ -144,7 +157,7 @@ static void thinking_check(const Run *r) {
 
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
-  Err *e = os_read_text(path, MAX_FILE_BYTES, &s);
+  Err *e = os_read_input(path, MAX_FILE_BYTES, &s);
   if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
   str_free(&s);
   return e;
@@ -152,14 +165,14 @@ static Err *gbnf_read(const char *path, Grammar **out) {
 
 static Err *schema_read(const char *path, Grammar **out) {
   json_t *js;
-  TRY(json_parse_file(path, MAX_FILE_BYTES, &js));
+  TRY(json_parse_input(path, MAX_FILE_BYTES, &js));
   Err *e = grammar_from_schema(js, 0, out);
   json_decref(js);
   return err_wrap(e, "%s", path);
 }
 
 /* The option's choice, else the request's. */
-static Err *choice_get(const Run *r, TextToolChoice *out) {
+static Err *choice_read(const Run *r, TextToolChoice *out) {
   const char *how = r->o->tool_choice;
   bool is_word = !how || !strcmp(how, "auto") || !strcmp(how, "none") || !strcmp(how, "required");
   json_t *body = r->request ? json_copy(r->request) : json_object();
@@ -174,13 +187,16 @@ static Err *choice_get(const Run *r, TextToolChoice *out) {
 /* Special tokens that stand in calls write their spelling in these grammars. */
 static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
 
-static Err *calls_open(Run *r, const TextToolChoice *choice) {
+static Err *calls_open(Run *r) {
+  const TextToolChoice *choice = &r->choice;
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
-  if (is_auto && !r->o->strict && choice->many) return NULL;
   json_t *tools;
   TRY(text_tools_normalise(r->tools, "tools", &tools));
   TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
-  Err *e = text_chat_calls(r->chat, &calls, &r->grammar);
+  Str told = {0};
+  Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
+  if (told.n) fprintf(stderr, "lumen run: not enforced: %s", told.p);
+  str_free(&told);
   r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = tools};
@@ -191,43 +207,45 @@ static Err *calls_open(Run *r, const TextToolChoice *choice) {
   return e;
 }
 
-static Err *tools_open(Run *r) {
+static Err *tools_read(Run *r) {
   const RunOpts *o = r->o;
-  TextToolChoice choice;
-  json_t *given = NULL;
-  TRY(choice_get(r, &choice));
+  json_t *given = NULL, *tools;
+  TRY(choice_read(r, &r->choice));
+  TextToolMode mode = r->choice.mode;
   if (o->tools) {
-    TRY(json_parse_file(o->tools, MAX_FILE_BYTES, &given));
+    TRY(json_parse_input(o->tools, MAX_FILE_BYTES, &given));
     if (!json_is_array(given)) {
       json_decref(given);
       return err_new(ERR_USAGE, "--tools %s: expected a JSON array of tools", o->tools);
     }
   } else given = json_incref(json_object_get(r->request, "tools"));
-  if (choice.mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
+  if (mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
   r->tools = given;
-  if (r->tools && r->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
-  if (!r->tools && (o->strict || choice.mode == TEXT_TOOLS_REQUIRED || choice.mode == TEXT_TOOLS_ONE))
+  if (r->tools && o->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
+  if (!r->tools && (o->strict || mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE))
     return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
-  return r->tools ? calls_open(r, &choice) : NULL;
+  if (!r->tools) return NULL;
+  r->holds_calls = mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many;
+  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", o->tools ? o->tools : o->request));
+  json_decref(tools);
+  return NULL;
 }
 
-static Err *grammar_open(Run *r) {
+static Err *grammar_read(Run *r) {
   const RunOpts *o = r->o;
   int n = !!o->schema + !!o->regex + !!o->gbnf + o->json_object;
   if (n > 1) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf: one of them");
-  if (n && r->grammar) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
-  if (!n && r->grammar) return NULL;
-  if (!n) TRY(text_request_grammar(r->request, &r->grammar));
-  else if (o->schema) TRY(schema_read(o->schema, &r->grammar));
-  else if (o->gbnf) TRY(gbnf_read(o->gbnf, &r->grammar));
-  else if (o->regex) TRY(err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex"));
-  else TRY(grammar_from_json_object(0, &r->grammar));
-  return !r->grammar ? NULL : grammar_vocab_new(r->vocab, &r->grammar_vocab);
+  if (n && r->holds_calls) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
+  if (o->schema) return schema_read(o->schema, &r->grammar);
+  if (o->gbnf) return gbnf_read(o->gbnf, &r->grammar);
+  if (o->regex) return err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex");
+  if (o->json_object) return grammar_from_json_object(0, &r->grammar);
+  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", o->request) : NULL;
 }
 
-static Err *request_open(Run *r) {
+static Err *request_read(Run *r) {
   if (!r->o->request) return NULL;
-  TRY(json_parse_file(r->o->request, MAX_FILE_BYTES, &r->request));
+  TRY(json_parse_input(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
   if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
   return cmd_run_request_options(r);
@@ -235,14 +253,22 @@ static Err *request_open(Run *r) {
 
 /* ---- the whole ---- */
 
+Err *cmd_run_read(Run *r) {
+  TRY(think_word(r->o->think));
+  TRY(request_read(r));
+  TRY(template_read(r));
+  TRY(logprobs_get(r));
+  TRY(stops_read(r));
+  TRY(biases_read(r));
+  TRY(tools_read(r));
+  TRY(grammar_read(r));
+  return r->grammar && grammar_is_empty(r->grammar) ? err_new(ERR_USAGE, "structured output: no text satisfies what is asked for") : NULL;
+}
+
 Err *cmd_run_open(Run *r, bool is_chat) {
   ModelOptions options = MODEL_OPTIONS(r->o);
-  int32_t *ends;
   int n_unused;
-  TRY(think_word(r->o->think));
-  TRY(request_open(r));
-  TRY(template_read(r));
-  TRY(cmd_model_open(r->arena, r->name, &options, &r->model));
+  TRY(cmd_model_prepare(r->arena, r->name, &options, &r->model));
   const char *const *unused = model_unused(r->model, &n_unused);
   cmd_unused_tell("run", r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
@@ -251,11 +277,9 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));
-  TRY(logprobs_get(r));
-  TRY(run_ends(r->arena, w, r->vocab, r->template, &ends, &r->stops.n_ends));
-  TRY(stops_parse(r, ends));
-  TRY(tools_open(r));
-  TRY(grammar_open(r));
+  TRY(ends_get(r));
+  if (r->holds_calls) TRY(calls_open(r));
+  else if (r->grammar) TRY(grammar_vocab_new(r->vocab, &r->grammar_vocab));
   r->dims = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
   return run_session_new(r->model, &r->session);
 }

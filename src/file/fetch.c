@@ -290,6 +290,7 @@ static Err *append_file(const char *from, const char *to) {
   bool fine = f && (!m.n_bytes || fwrite(m.p, 1, m.n_bytes, f) == m.n_bytes);
   if (f && fclose(f)) fine = false;
   Err *e = fine ? NULL : err_new(ERR_IO, "%s: cannot be written: %s", to, strerror(errno));
+  if (!e) e = os_map_check(&m, from);
   os_unmap_file(&m);
   return e;
 }

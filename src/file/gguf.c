@@ -306,10 +306,7 @@ Err *file_gguf_open(Arena *a, const char *path, FileFormatFind find, void *ctx, 
   if (!e && parts > 1) e = read_parts(&r, w, parts);
   if (e) e = err_wrap(e, "%s", path);
   else e = file_weights_index(a, w);
-  if (e) {
-    file_weights_close(w);
-    return e;
-  }
+  if (e) return file_weights_give_up(w, e);
   w->container = version == 2 ? "GGUF version 2" : "GGUF version 3";
   *out = w;
   return NULL;

@@ -230,9 +230,9 @@ static Err *add_file(Reader *r, Weights *w, const char *path) {
 
 static Err *finish(Arena *a, Weights *w, Err *e, Weights **out) {
   if (!e) e = file_weights_index(a, w);
-  if (e) file_weights_close(w);
-  else *out = w;
-  return e;
+  if (e) return file_weights_give_up(w, e);
+  *out = w;
+  return NULL;
 }
 
 Err *file_safetensors_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out) {

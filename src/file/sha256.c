@@ -19,6 +19,7 @@ Err *file_sha256(const char *path, FileProgress progress, char hex[65]) {
   }
   fine = fine && EVP_DigestFinal_ex(ctx, digest, &n) && n == 32;
   EVP_MD_CTX_free(ctx);
+  if (!e) e = os_map_check(&m, path);
   os_unmap_file(&m);
   if (!e && !fine) e = err_new(ERR_UNSUPPORTED, "%s: libcrypto computes no SHA-256 here", path);
   if (e) return e;

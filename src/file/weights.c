@@ -43,6 +43,28 @@ void file_weights_close(Weights *w) {
   for (int i = 0; i < w->n_files; i++) os_unmap_file(&w->map[i]);
 }
 
+bool file_weights_failed(const Weights *w) {
+  for (int i = 0; i < w->n_files; i++) if (os_map_failed(&w->map[i])) return true;
+  return false;
+}
+
+Err *file_weights_check(const Weights *w) {
+  for (int i = 0; i < w->n_files; i++) TRY(os_map_check(&w->map[i], w->file[i]));
+  return NULL;
+}
+
+Err *file_weights_explain(const Weights *w, Err *e) {
+  Err *why = file_weights_check(w);
+  if (why) err_free(e);
+  return why ? why : e;
+}
+
+Err *file_weights_give_up(Weights *w, Err *e) {
+  e = file_weights_explain(w, e);
+  file_weights_close(w);
+  return e;
+}
+
 const char *file_name_fault(const uint8_t *p, size_t n) {
   if (n == 0) return "is empty";
   if (n > 65535) return "is longer than 65535 bytes";
@@ -388,7 +410,12 @@ static bool ends_with(const char *s, const char *end) {
 }
 
 Err *file_weights_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out) {
-  if (os_is_dir(path)) return file_hf_dir_open(a, path, find, ctx, out);
-  if (ends_with(path, ".safetensors")) return file_safetensors_open(a, path, find, ctx, out);
-  return file_gguf_open(a, path, find, ctx, out);
+  Weights *w;
+  if (os_is_dir(path)) TRY(file_hf_dir_open(a, path, find, ctx, &w));
+  else if (ends_with(path, ".safetensors")) TRY(file_safetensors_open(a, path, find, ctx, &w));
+  else TRY(file_gguf_open(a, path, find, ctx, &w));
+  Err *e = file_weights_check(w);
+  if (e) file_weights_close(w);
+  else *out = w;
+  return e;
 }

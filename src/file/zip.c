@@ -104,6 +104,8 @@ Err *file_zip_extract(const char *zip, const char *member, const char *to, uint6
   if (!e && (s.n_done != found.n_bytes || s.crc != found.crc))
     e = err_new(ERR_FORMAT, "%s: %zu bytes with CRC %08x, expected %zu with %08x", member, s.n_done, s.crc, found.n_bytes, found.crc);
   if (e && s.f) unlink(to);
+  e = err_wrap(e, "%s", zip);
+  if (os_map_failed(&m)) err_free(e), e = os_map_check(&m, zip);
   os_unmap_file(&m);
-  return err_wrap(e, "%s", zip);
+  return e;
 }

@@ -4,7 +4,9 @@
 #include <string.h>
 #include "kern/kern.h"
 
-typedef struct KernKey { uint64_t key; Kern kern; } KernKey;
+/* A key is everything that the code depends on, compared whole: two kernels never run each other by a hash that happens to agree. */
+typedef struct KernKey { uint64_t hash; const char *key; size_t n_key; Kern kern; } KernKey;
+typedef enum KeyOf { KEY_REGION, KEY_FORMAT, KEY_ENCODE, KEY_FN } KeyOf;
 struct Kerns {
   Arena *arena;
   const Target *target;
@@ -67,10 +69,18 @@ int kern_n_built(const Kerns *k) { return k->n_built; }
 int64_t kern_compile_ns(const Kerns *k) { return k->compile_ns; }
 size_t kern_code_bytes(const Kerns *k) { return k->code_bytes; }
 
-static const Kern *find(const Kerns *k, uint64_t key) {
-  for (int i = 0; i < k->n_built; i++) if (k->built[i]->key == key) return &k->built[i]->kern;
+static uint64_t key_hash(const Str *key) { return hash_bytes(key->p, key->n, 0); }
+
+static const Kern *find(const Kerns *k, const Str *key) {
+  uint64_t h = key_hash(key);
+  for (int i = 0; i < k->n_built; i++) {
+    const KernKey *b = k->built[i];
+    if (b->hash == h && b->n_key == key->n && !memcmp(b->key, key->p, key->n)) return &b->kern;
+  }
   return NULL;
 }
+
+static void key_int(Str *key, int64_t v) { str_add_n(key, &v, sizeof v); }
 
 static void trace_code(const GenCode *c, const char *name) {
   if (trace_on(TRACE_asm, name) && c->text) trace_text(TRACE_asm, name, c->text);
@@ -81,7 +91,7 @@ static void trace_code(const GenCode *c, const char *name) {
   str_free(&s);
 }
 
-static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch_bytes, Sched sched, int64_t t0, const Kern **out) {
+static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, const Str *key, int64_t scratch_bytes, Sched sched, int64_t t0, const Kern **out) {
   GenCode code = {0};
   Str mach = {0};
   GenOptions opt = {.want_text = trace_on(TRACE_asm, fn->name), .mach = trace_on(TRACE_mach, fn->name) ? &mach : NULL};
@@ -101,7 +111,9 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
   KernKey *kk = ARENA_NEW(k->arena, KernKey);
   const void *entry;
   TRY(dev_code_add(k->code, fn->name, code.code, code.n_bytes, &entry));
-  kk->key = key;
+  kk->hash = key_hash(key);
+  kk->key = arena_dup_n(k->arena, key->p, key->n);
+  kk->n_key = key->n;
   kk->kern = (Kern){.name = arena_dup(k->arena, fn->name), .scratch_bytes = scratch_bytes, .code_bytes = code.n_bytes, .sched = sched, .compile_ns = os_now_ns() - t0};
   memcpy(&kk->kern.entry, &entry, sizeof entry);
   PUSH(k->arena, k->built, k->n_built, k->cap_built, kk);
@@ -112,63 +124,55 @@ static Err *finish(Kerns *k, Arena *tmp, IrFn *fn, uint64_t key, int64_t scratch
   return NULL;
 }
 
-static uint64_t sched_key(const Sched *s, uint64_t h) {
-  int v[19] = {s->ahead, s->side, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
-  return hash_bytes(v, sizeof v, h);
+static void sched_key(const Sched *s, Str *key) {
+  int v[20] = {s->steps, s->ahead, s->side, s->short_dots, s->n_matrix, s->matrix[0], s->matrix[1], s->matrix_bytes, s->pairs, s->row_axis, s->chains, s->block_rows, s->lanes, s->n_tiles, s->tile[0], s->tile[1], s->tile[2], s->tile[3], s->stage, s->naive};
+  str_add_n(key, v, sizeof v);
 }
 
 Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const Kern **out) {
   Sched s = kern_sched(k->target, k->l2_bytes, p, region, shape);
   const TpRegion *r = &p->region[region];
-  uint64_t key = sched_key(&s, r->key);
-  for (int i = 0; i < r->n_args; i++) if (r->arg[i] >= 0 && r->arg[i] < TP_TABLE) key = hash_bytes(&p->tp->buf[r->arg[i]].pitch, sizeof(int64_t), key);
-  if ((*out = find(k, key))) return NULL;
-  int64_t t0 = os_now_ns(), scratch_bytes;
-  Arena *tmp = arena_new("compile");
-  IrFn *fn;
-  Err *e = lower_region(tmp, p, region, &s, p->region[region].name, &fn, &scratch_bytes);
-  if (!e) e = finish(k, tmp, fn, key, scratch_bytes, s, t0, out);
-  arena_free(tmp);
+  Str key = {0};
+  key_int(&key, KEY_REGION);
+  sched_key(&s, &key);
+  key_int(&key, r->n_args);
+  for (int i = 0; i < r->n_args; i++) key_int(&key, r->arg[i] >= 0 && r->arg[i] < TP_TABLE ? p->tp->buf[r->arg[i]].pitch : -1);
+  str_add_n(&key, r->form, r->n_form);
+  Err *e = NULL;
+  if (!(*out = find(k, &key))) {
+    int64_t t0 = os_now_ns(), scratch_bytes;
+    Arena *tmp = arena_new("compile");
+    IrFn *fn;
+    e = lower_region(tmp, p, region, &s, p->region[region].name, &fn, &scratch_bytes);
+    if (!e) e = finish(k, tmp, fn, &key, scratch_bytes, s, t0, out);
+    arena_free(tmp);
+  }
+  str_free(&key);
   return e;
 }
 
-static Err *format_kernel(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) {
+/* A kernel that is known by a name and a number. module: of encode, else NULL. */
+static Err *named_kernel(Kerns *k, KeyOf of, const char *what, int64_t K, const Module *module, FormatForm *f, IrFn *fn, const Kern **out) {
   char name[100]; /* of a long name the beginning; the key is of all */
-  snprintf(name, sizeof name, K ? "pack.%.60s.%lld" : "decode.%.60s", f->decl->name, (long long)K);
-  uint64_t key = hash_bytes(f->decl->name, strlen(f->decl->name), 77 + (uint64_t)K);
-  if ((*out = find(k, key))) return NULL;
-  int64_t t0 = os_now_ns();
-  Arena *tmp = arena_new("compile");
-  IrFn *fn;
-  Err *e = K ? lower_pack(tmp, f, K, name, &fn) : lower_decode(tmp, f, name, &fn);
-  if (!e) e = finish(k, tmp, fn, key, 256, (Sched){0}, t0, out);
-  arena_free(tmp);
+  Str key = {0};
+  key_int(&key, of);
+  key_int(&key, K);
+  str_add(&key, what);
+  Err *e = NULL;
+  if (!(*out = find(k, &key))) {
+    int64_t t0 = os_now_ns(), scratch_bytes = of == KEY_FN ? 4096 : of == KEY_FORMAT ? 256 : 0;
+    Arena *tmp = arena_new("compile");
+    snprintf(name, sizeof name, of == KEY_ENCODE ? "encode.%.60s" : K ? "pack.%.60s.%lld" : "decode.%.60s", what, (long long)K);
+    if (of == KEY_ENCODE) e = lower_encode(tmp, module, f, name, &fn, &scratch_bytes);
+    else if (of == KEY_FORMAT) e = K ? lower_pack(tmp, f, K, name, &fn) : lower_decode(tmp, f, name, &fn);
+    if (!e) e = finish(k, tmp, fn, &key, scratch_bytes, (Sched){0}, t0, out);
+    arena_free(tmp);
+  }
+  str_free(&key);
   return e;
 }
 
-Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) {
-  uint64_t key = hash_bytes(fn->name, strlen(fn->name), 78);
-  if ((*out = find(k, key))) return NULL;
-  int64_t t0 = os_now_ns();
-  Arena *tmp = arena_new("compile");
-  Err *e = finish(k, tmp, fn, key, 4096, (Sched){0}, t0, out);
-  arena_free(tmp);
-  return e;
-}
-
-Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return format_kernel(k, f, K, out); }
-Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return format_kernel(k, f, 0, out); }
-
-Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) {
-  char name[100];
-  snprintf(name, sizeof name, "encode.%.60s", f->decl->name);
-  uint64_t key = hash_bytes(f->decl->name, strlen(f->decl->name), 76);
-  if ((*out = find(k, key))) return NULL;
-  int64_t t0 = os_now_ns(), scratch_bytes = 0;
-  Arena *tmp = arena_new("compile");
-  IrFn *fn;
-  Err *e = lower_encode(tmp, m, f, name, &fn, &scratch_bytes);
-  if (!e) e = finish(k, tmp, fn, key, scratch_bytes, (Sched){0}, t0, out);
-  arena_free(tmp);
-  return e;
-}
+Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) { return named_kernel(k, KEY_FN, fn->name, 0, NULL, NULL, fn, out); }
+Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return named_kernel(k, KEY_FORMAT, f->decl->name, K, NULL, (FormatForm *)(uintptr_t)f, NULL, out); }
+Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return named_kernel(k, KEY_FORMAT, f->decl->name, 0, NULL, (FormatForm *)(uintptr_t)f, NULL, out); }
+Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) { return named_kernel(k, KEY_ENCODE, f->decl->name, 0, m, f, NULL, out); }

@@ -104,7 +104,7 @@ static Err *draw_sane(KernData *d, const FormatForm *f, uint8_t *p, int64_t n) {
   float *x = ARENA_ARRAY(tmp, float, n * f->block + 16);
   void *args[FORMAT_MAX_ARGS] = {p, x};
   uint8_t scratch[256];
-  uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)n, (uint64_t)(uintptr_t)scratch};
+  uint64_t in[4] = {(uint64_t)(uintptr_t)args, 0, (uint64_t)(n * f->block / f->decl->block), (uint64_t)(uintptr_t)scratch}; /* decoding counts the text's blocks */
   IrFn *fn;
   format_table_args(f, args);
   Err *e = lower_decode(tmp, f, "decode", &fn);

@@ -3,11 +3,13 @@
    gain nothing beyond 8 rows. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int sums; bool integer, coded; int64_t K; } Need; /* sums: accumulators a row needs at once */
+typedef struct Need { int sums; bool integer, coded, steps; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode *d = &p->tp->dag->node[x];
   if (!dag_walk_first(p->tp->dag, x)) return;
+  StepSum s;
+  n->steps = n->steps || (d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
   if (d->kind == DX_WGT) {
     n->integer |= d->op == WA_CODE;
@@ -135,6 +137,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
   s.stage = shape == KERN_MANY && n.coded;
+  s.steps = s.stage && n.steps && t->vnni && !t->tiles;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);

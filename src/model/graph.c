@@ -391,5 +391,6 @@ Err *model_build_graph(Model *m) {
   b.s->result = v;
   TRY(section_finish(&b, NULL, 0, NULL, 0, NULL));
   m->post = b.s;
+  m->n_vocab = m->var[v].row_bytes / 4;
   return NULL;
 }

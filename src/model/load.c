@@ -367,8 +367,9 @@ static Err *keep_rows(Model *m, ModelTensor *t) {
 }
 
 /* Packs some tensors, then lets go of the file's pages under them: the file and its packed form are never both in memory. */
-static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int n_jobs) {
+static Err *pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int n_jobs) {
   for (int i = 0; i < n_jobs;) {
+    if (m->cancel && *m->cancel) return err_new(ERR_CANCELLED, "interrupted");
     size_t n_bytes = 0;
     int end = i;
     while (end < n_jobs && (end == i || n_bytes < WAVE_BYTES)) n_bytes += from[end++]->file->n_bytes;
@@ -377,6 +378,7 @@ static void pack_in_waves(Model *m, PackRun *all, const ModelTensor **from, int 
     for (int k = i; k < end; k++) drop_pages(from[k]);
     i = end;
   }
+  return NULL;
 }
 
 Err *model_load_weights(Model *m) {
@@ -413,7 +415,7 @@ Err *model_load_weights(Model *m) {
     t->raw = own->raw;
   }
   int64_t t0 = os_now_ns(), cpu = os_process_cpu_ns();
-  pack_in_waves(m, &run, from, n_jobs);
+  TRY(pack_in_waves(m, &run, from, n_jobs));
   m->times.pack_ns = os_now_ns() - t0;
   m->times.pack_cpu_ns = os_process_cpu_ns() - cpu;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);

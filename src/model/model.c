@@ -186,16 +186,19 @@ Err *model_bind(Model *m, const char *path) {
   return model_bind_tensors(m);
 }
 
-static Err *open_parts(Model *m, const char *path) {
+static Err *prepare_parts(Model *m, const char *path) {
   TRY(model_bind(m, path));
-  TRY(model_build_graph(m));
+  return model_build_graph(m);
+}
+
+static Err *load_parts(Model *m) {
   Section *all[2] = {m->pre, m->post};
   for (int i = 0; i < 2 + m->n_bodies; i++) {
     Section *s = i < 2 ? all[i] : m->body[i - 2];
     drop_unread(s);
     mark_packed(m, s);
   }
-  TRY(model_load_weights(m));
+  TRY(file_weights_explain(m->weights, model_load_weights(m)));
   TRY(model_plan_memory(m));
   if (trace_on(TRACE_plan, NULL)) {
     Str s = {0};
@@ -214,18 +217,39 @@ Model *model_new(const ModelOptions *opt) {
   return m;
 }
 
-Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
+static Err *tell_path(Err *e, const char *path) {
+  bool told = e && (err_kind(e) == ERR_USAGE || err_kind(e) == ERR_CANCELLED || !strncmp(err_text(e), path, strlen(path))); /* no fault of it, or named already */
+  return told ? e : err_wrap(e, "%s", path);
+}
+
+Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
   int64_t t0 = os_now_ns();
   Model *m = model_new(opt);
-  Err *e = open_parts(m, path);
-  if (e) {
-    model_close(m);
-    bool told = err_kind(e) == ERR_USAGE || !strncmp(err_text(e), path, strlen(path)); /* an option's fault, or the path is named already */
-    return told ? e : err_wrap(e, "%s", path);
-  }
+  m->path = arena_dup(m->arena, path);
+  Err *e = prepare_parts(m, path);
+  if (m->weights) e = file_weights_explain(m->weights, e);
   m->times.open_ns = os_now_ns() - t0;
-  *out = m;
+  if (e) model_close(m);
+  else *out = m;
+  return tell_path(e, path);
+}
+
+Err *model_load(Model *m) {
+  int64_t t0 = os_now_ns();
+  if (m->is_loaded) return NULL;
+  TRY(tell_path(load_parts(m), m->path));
+  m->is_loaded = true;
+  m->times.open_ns += os_now_ns() - t0;
   return NULL;
+}
+
+Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
+  Model *m;
+  TRY(model_prepare(path, opt, &m));
+  Err *e = model_load(m);
+  if (e) model_close(m);
+  else *out = m;
+  return e;
 }
 
 Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out) {

@@ -182,7 +182,6 @@ Err *model_plan_memory(Model *m) {
   for (int l = 0; l < m->n_layers; l++) add_call(m, m->by_layer[l], l);
   add_call(m, m->post, -1);
   const Var *r = &m->var[m->post->result];
-  m->n_vocab = r->row_bytes / 4;
   m->logits = (const float *)(const void *)r->mem_at[r->now];
   m->logits_stride = tp_row_pad(m->n_vocab, IR_M_f32);
   for (int i = 0; i < 2 + m->n_bodies; i++) TRY(check_data(m, i < 2 ? ends[i] : m->body[i - 2]));
@@ -441,7 +440,8 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);
   m->job = st.job;
   m->cap_jobs = st.cap_jobs;
-  if (e) return e;
+  TRY(e);
+  if (file_weights_failed(m->weights)) return file_weights_check(m->weights); /* rows of embeddings are read where they lie */
   for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;
@@ -450,6 +450,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
 
 /* ---- sequences ----------------------------------------------------------------------------------------------------- */
 Err *seq_new(Model *m, Seq **out) {
+  CHECK(m->is_loaded, "a sequence of a model that is prepared only");
   Seq *s = calloc(1, sizeof *s);
   CHECK(s);
   s->m = m;

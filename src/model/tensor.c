@@ -58,7 +58,7 @@ Err *model_tensor_decode(Arena *a, const char *path, const ModelOptions *opt, co
   TRY(lang_std_load(a, opt->std_dir, &r.module));
   TRY(file_weights_open(a, path, model_format_find, r.module, &r.weights));
   r.target = t;
-  Err *e = decode(&r, name, rows, cols, out);
+  Err *e = file_weights_explain(r.weights, decode(&r, name, rows, cols, out));
   kern_set_free(r.kerns);
   file_weights_close(r.weights);
   return e;

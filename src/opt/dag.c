@@ -446,7 +446,7 @@ Dx dx_rewrite(Dag *d, Dx x, DxMap map, void *ctx) {
 }
 
 void dx_print(const Dag *d, Dx x, Str *out) {
-  static const char *const wgt[] = {"", ".code", ".scale", ".offset"};
+  static const char *const wgt[] = {"", ".code", ".scale", ".offset", ".step", ".unit"};
   const DxNode *n = &d->node[x];
   switch (n->kind) {
     case DX_INT: str_addf(out, "%lld", (long long)n->ival); return;

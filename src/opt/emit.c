@@ -459,7 +459,7 @@ Vals emit(Emit *e, Dx x) {
     case DX_SYM: case DX_AXIS: v = emit_axis(e, x); break;
     case DX_LOAD: v = emit_load(e, x); break;
     case DX_WGT: v = emit_weight(e, x); break;
-    case DX_OP: if (!emit_from_panel(e, x, &v)) v = emit_op_node(e, x); break;
+    case DX_OP: if (!emit_from_panel(e, x, &v) && !emit_steps(e, x, &v)) v = emit_op_node(e, x); break;
     case DX_RED: v = emit_reduce(e, x, NULL); break;
     default: CHECK(false, "a node of kind %d outside its place", n->kind); v = one(e, 0, false);
   }

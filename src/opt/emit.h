@@ -14,7 +14,8 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; bool by_blocks; int64_t off, row_bytes; } Local; /* of a tile of rows: one value (by_blocks: for each block of lanes) or stretch of scratch per row */
 /* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
-typedef struct Panel { bool code, value; Dx expr; int64_t off; } Panel; /* pairs: as emit_panel says */
+typedef struct Panel { bool code, value, steps; Dx expr; int64_t off, kept[WA_UNIT + 1]; } Panel; /* steps: codes times their step, as the form says;
+                                   kept: by WgtAttr, 1 + where floats of groups stand that take operations to make, 0: they are not kept */ /* pairs: as emit_panel says */
 
 /* Values already made in an IR block, by what they are. */
 typedef struct Made { struct { uint64_t key; IrRef v; } at[256]; int n, block; } Made;
@@ -97,6 +98,8 @@ bool emit_on_fours(Emit *e, Dx position, int axis); /* where axis is 0 a multipl
 int64_t emit_unit(Emit *e, Dx body, int axis); /* steps of axis after which positions inside packed chunks repeat */
 void emit_field_memo(Emit *e, const FormatForm *f, uint64_t at); /* e->field is of what lies at `at` from here on */
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i); /* of element i of a block, over its fields */
+Dx emit_attr_form(const FormatForm *f, WgtAttr attr); /* over leaves: of a group's attributes */
+int64_t emit_attr_shared(const FormatForm *f, WgtAttr attr); /* by so many elements */
 /* blocks.c */
 bool emit_block_dot4(Emit *e, const DxNode *code, const DxNode *a, int axis, int64_t len, Vals *init, Vals *out); /* emit_dot4 of codes of a state */
 /* The same where the sum runs over rows and lanes along the blocks; less: subtracted from the codes, then a's bytes are 0 .. a_max. */
@@ -126,6 +129,9 @@ IrRef emit_node_op(Emit *e, const Dag *d, Dx x, const int64_t *axis_max, IrRef *
 IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, int lanes); /* of a table */
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
+/* step.c: a sum over a panel of codes times their step (false: not of that shape, or there is no such panel), and what the panel keeps of four codes. */
+bool emit_steps(Emit *e, Dx x, Vals *out);
+IrRef emit_stepped(Emit *e, int buf, Lin k, IrRef codes);
 bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
 bool emit_tile_pairs(Emit *e, Dx red, Vals *out);
 Dx panel_weight(const Dag *d, Dx x);           /* the only weight of an expression over constants; at most 0: there is none, or more */

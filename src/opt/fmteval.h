@@ -27,6 +27,9 @@ void fmt_name(FmtEval *s, const char *name, Dx value);
 Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index); /* parts.c: an element of a layout's tensor */
 Dx fmt_part_call(FmtEval *s, const Expr *e); /* has, json, key, ..; 0: none of them */
 Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leaves and layout from x */
+enum { FORMAT_VALUES = 64 };
+int format_values(const FormatForm *f, int leaf, int64_t v[FORMAT_VALUES]); /* those an integer leaf has, or more -> how many; 0: too many to tell */
+void format_find_step(FormatForm *f);   /* step.c: once the form is known */
 Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);
 /* facts.c: the same value, given what is known of the parts */

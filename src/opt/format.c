@@ -138,6 +138,15 @@ static bool values_of(const Dag *d, Dx x, ValueSet *out) {
   return true;
 }
 
+int format_values(const FormatForm *f, int leaf, int64_t v[FORMAT_VALUES]) {
+  const PackLeaf *l = &f->leaf[leaf];
+  ValueSet s = {0};
+  bool few = true;
+  for (int i = 0; i < f->block && few; i++) few = values_of(f->dag, l->at[i], &s);
+  for (int i = 0; few && i < s.n; i++) v[i] = s.v[i];
+  return few ? s.n : 0;
+}
+
 static int bits_of(int64_t most) {
   int bits = 1;
   while (most >> bits) bits++;
@@ -534,6 +543,7 @@ Err *format_find_form(Arena *a, FormatForm *f, bool as_value) {
   else find_form(f, a);
   keep_computed(f, a);
   find_integer(f);
+  format_find_step(f);
   return NULL;
 }
 
@@ -629,5 +639,11 @@ void format_print(const FormatForm *f, Str *out) {
   dx_print(f->dag, f->scale, out);
   str_add(out, "\n    offset = ");
   dx_print(f->dag, f->offset, out);
+  str_add(out, "\n");
+  if (!f->step) return;
+  str_add(out, "    step = ");
+  dx_print(f->dag, f->step, out);
+  str_addf(out, ", codes times it: 0..%d; unit, shared by %d = ", f->most, f->span);
+  dx_print(f->dag, f->unit, out);
   str_add(out, "\n");
 }

@@ -211,6 +211,8 @@ static int raw_twin(Tp *p, int buf) {
 static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   Dag *d = s->p->dag;
   FormatForm *f = s->p->buf[buf].fmt;
+  if (attr == WA_STEP && !f->step) return dx_int(d, 1);
+  if (attr == WA_UNIT && !f->step) attr = WA_SCALE;
   if (attr != WA_VALUE && !f->integer) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: format %s has no codes; ask with: when %s.integer", s->op, f->decl->name, s->p->buf[buf].name));
   if (attr == WA_OFFSET && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(d, 0.0f);
   if (d->node[row].kind != DX_AXIS) {
@@ -219,19 +221,21 @@ static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   } else if (f->sorted && s->sorted != buf + 1) {
     return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s has its columns in the order of their groups, and this op does more with columns than sum over them", s->op, s->p->buf[buf].name));
   }
-  return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
+  return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE || attr == WA_STEP ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
 }
 
-static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset"};
+static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset", [WA_STEP] = "step", [WA_UNIT] = "unit"};
 
 static WgtAttr attr_of(const Expr *base) {
   for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) return (WgtAttr)i;
   return WA_VALUE;
 }
 
-/* An element of a state in blocks, or what it is made of. */
+/* An element of a state in blocks, or what it is made of; its scale stays whole. */
 static Dx block_load(Scope *s, int buf, const Dx *idx, int n, WgtAttr attr) {
   const FormatForm *f = s->p->buf[buf].blocks;
+  if (attr == WA_STEP) return dx_int(s->p->dag, 1);
+  if (attr == WA_UNIT) attr = WA_SCALE;
   if (attr != WA_VALUE && !f->integer) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: format %s has no codes; ask with: when %s.integer", s->op, f->decl->name, s->p->buf[buf].name));
   if (attr == WA_OFFSET && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(s->p->dag, 0.0f);
   DxNode node = {.kind = DX_LOAD, .op = (uint8_t)attr, .type = attr == WA_CODE ? DT_INT : DT_F32, .n_args = (uint8_t)n, .ival = buf};
@@ -274,6 +278,7 @@ static Dx eval_field(Scope *s, const Expr *e) {
   if (!f) return dx_int(s->p->dag, 0);
   if (!strcmp(e->name, "integer")) return dx_int(s->p->dag, f->integer);
   if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
+  if (!strcmp(e->name, "span")) return dx_int(s->p->dag, f->step && !t->blocks ? f->span : f->group);
   if (!strcmp(e->name, "scaled")) return dx_int(s->p->dag, t->blocks && format_scaled(s->p->arena, s->p->module, f));
   if (!strcmp(e->name, "bias")) return dx_int(s->p->dag, f->bias);
   return fail(s, err_new(ERR_NOT_FOUND, "op %s: a weight has no attribute '%s'", s->op, e->name));
@@ -282,6 +287,7 @@ static Dx eval_field(Scope *s, const Expr *e) {
 static bool has_zero_factor(const Dag *d, Dx x) {
   const DxNode *n = &d->node[x];
   if (n->kind == DX_FLT) return n->fval == 0.0f;
+  if (n->kind == DX_RED && n->op == RED_CHAIN) return has_zero_factor(d, n->arg[1]);
   return n->kind == DX_OP && n->op == DXO_MUL && (has_zero_factor(d, n->arg[0]) || has_zero_factor(d, n->arg[1]));
 }
 

@@ -414,8 +414,17 @@ static void need_panel(Emit *e, int buf, bool code, Dx expr) {
   if (!code && p->value && p->expr && (!expr || !panel_same(e->d, expr, p->expr))) p->expr = 0; /* wanted in two forms: as they are, which is enough for both */
   if (p->code || p->value) return;
   CHECK(dx_is_int(e->d, e->p->buf[buf].dim[1], &K));
-  *p = (Panel){.code = code, .value = !code, .expr = expr, .off = e->scratch_bytes};
+  p->code = code, p->value = !code, p->expr = expr, p->off = e->scratch_bytes;
   e->scratch_bytes += ROUND_UP(K * panel_bytes(e, code) + 64, 64);
+}
+
+static void keep_floats(Emit *e, int buf, WgtAttr attr) {
+  int64_t K = 0;
+  const FormatForm *f = e->p->buf[buf].fmt;
+  const DxNode *n = &f->dag->node[emit_attr_form(f, attr)];
+  if (e->panel[buf].kept[attr] || f->code < 0 || (n->kind == DX_LEAF && f->leaf[n->ival].mem == IR_M_f32) || !dx_is_int(e->d, e->p->buf[buf].dim[1], &K)) return;
+  e->panel[buf].kept[attr] = 1 + e->scratch_bytes;
+  e->scratch_bytes += K / emit_attr_shared(f, attr) * 64;
 }
 
 static void find_panels(Emit *e, Dx x) {
@@ -426,8 +435,18 @@ static void find_panels(Emit *e, Dx x) {
     need_panel(e, of, false, x);
     return;
   }
+  StepSum s;
+  if (e->s.steps && lower_sum_of_steps(e->p, x, &s)) {
+    bool first = !e->panel[s.buf].code && !e->panel[s.buf].value;
+    need_panel(e, s.buf, true, 0);
+    if (first) e->panel[s.buf].steps = true;
+    if (s.add) find_panels(e, s.add);
+    return;
+  }
   for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
+  if (n->kind == DX_WGT && !e->p->buf[n->ival].raw && (n->op == WA_SCALE || n->op == WA_OFFSET || n->op == WA_UNIT)) keep_floats(e, (int)n->ival, (WgtAttr)n->op);
   if (n->kind != DX_WGT || e->p->buf[n->ival].raw || (n->op != WA_CODE && n->op != WA_VALUE)) return;
+  if (n->op == WA_CODE) e->panel[n->ival].steps = false; /* wanted as they are, too */
   if (e->p->buf[n->ival].fmt->code >= 0) need_panel(e, (int)n->ival, n->op == WA_CODE, 0);
   else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
 }

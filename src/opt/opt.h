@@ -21,7 +21,7 @@ typedef enum DxOp {
   DXO_COUNT
 } DxOp;
 typedef enum DxType { DT_INT, DT_F32, DT_BOOL } DxType;
-typedef enum WgtAttr { WA_VALUE, WA_CODE, WA_SCALE, WA_OFFSET } WgtAttr;
+typedef enum WgtAttr { WA_VALUE, WA_CODE, WA_SCALE, WA_OFFSET, WA_STEP, WA_UNIT } WgtAttr;
 enum { DX_MAX_ARGS = 6, DX_BINDER = 16, DX_MAX_AXES = 32 }; /* axes of a statement are 0.., binders of its reductions DX_BINDER + depth */
 
 typedef struct DxNode {
@@ -110,6 +110,9 @@ typedef struct FormatForm {
   int code_max;             /* largest unsigned code */
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
+  Dx step, unit; int span;  /* scale = unit * step: an integer of the group's (a leaf) and a float that `span` elements share, so that (code - bias) * step
+                               fits a byte as (code * step + bias * (times - step)) / by, at most `most`. step 0: there is none */
+  int times, by, most;
   int chunk;                /* elements laid out together in the planes */
   const char *facts;        /* of a layout: what the form was made for; NULL: of a format */
   const LayoutDecl *layout; /* elements come from several tensors: x and leaves are over DX_PART, axis 0 the row, axis 1 the block */
@@ -265,7 +268,7 @@ typedef struct TpRegion {
   int *arg; int n_args;     /* argument table of the function: buffer (alias root), ~symbol, or TP_TABLE + table */
   int phase;                /* regions of one phase do not depend on each other */
   char *name;               /* for traces: the ops its statements come from */
-  uint64_t key;             /* equal keys: the same function */
+  const uint8_t *form; size_t n_form; /* equal bytes: the same function, whatever addresses and pitches */
 } TpRegion;
 typedef struct TpPlan { Tp *tp; TpRegion *region; int n_regions, cap_regions; int n_phases; } TpPlan;
 /* Merges equal statements, inlines cheap ones, drops unused ones, forms regions, localizes temporaries. */
@@ -289,6 +292,7 @@ typedef struct Sched {
   bool dot2;                /* the target multiplies pairs of bfloat16 */
   bool short_dots;          /* the target multiplies bytes into sums of 16 bits */
   bool stage;               /* unpack weights of a lane tile into scratch once, before the row tiles */
+  bool steps;               /* what is unpacked are codes times their step, where it is asked for in no other way */
   bool naive;               /* scalar loops in text order over plain arrays: the oracle's form */
 } Sched;
 Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const char *name, IrFn **out, int64_t *scratch_bytes);
@@ -296,6 +300,9 @@ Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const c
 bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
+/* step.c: w.step * (isum(a * w.code) - w.bias * isum(a)), of a weight with steps. */
+typedef struct StepSum { int buf; Dx inner, add; } StepSum; /* the isum with codes; what is added to it, 0: nothing */
+bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
 bool lower_matrix(const TpPlan *p, int region, Sched *s);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);

@@ -16,7 +16,7 @@ typedef struct Planner {
   Ints *reads, *after;       /* by statement: buffers it reads; statements above it that touch what it writes or write what it reads */
   int *stmt_region;          /* region of each statement, -1 not yet */
   int64_t *cost; int n_cost; /* steps of reductions under each expression, 0 not known yet */
-  uint64_t *hash;            /* of each expression in the region being finished, 0 not known yet */
+  uint32_t *record;          /* of each expression in the form of the region being finished, 0 none yet */
 } Planner;
 
 /* ---- walking loads ------------------------------------------------------------------------------------------------- */
@@ -518,40 +518,53 @@ static void collect_args(ArgList *l, Dx x) {
   for (int i = 0; i < n->n_args; i++) collect_args(l, n->arg[i]);
 }
 
-static uint64_t hash_dx(const Planner *pl, const TpRegion *r, Dx x) {
-  const DxNode *n = &pl->d->node[x];
-  int64_t v = n->ival;
-  uint64_t h = 0;
-  if (x < pl->n_cost && pl->hash[x]) return pl->hash[x];
-  if (n->kind == DX_LOAD || n->kind == DX_WGT) {
-    const TpBuf *b = &pl->p->buf[v];
-    int rt = tp_root(pl->p, (int)v), k = 0;
-    while (k < r->n_args && r->arg[k] != rt) k++;
-    v = b->local >= 0 ? 1000 + rt : k;
-    h = hash_bytes(&b->mem, sizeof b->mem, h ^ (uint64_t)(b->raw + 2 * b->bf16));
-    const FormatForm *f = b->fmt ? b->fmt : b->blocks;
-    if (f) h = hash_bytes(f->decl->name, strlen(f->decl->name), h ^ (uint64_t)(b->block_dim + 8 * (f == b->blocks ? b->side_dim + 1 : 0)));
-    for (int i = 0; i < b->n_dims; i++) h = h * 31 ^ hash_dx(pl, r, b->dim[i]);
-    if (n->ival < pl->d->n_load_range) h = hash_bytes(&pl->d->load_range[n->ival], sizeof(DxRange), h); /* ranges decide how ints are divided, and how many items there are */
-  }
-  int64_t id[4] = {n->kind, n->op, v, n->n_args};
-  h = hash_bytes(id, sizeof id, h);
-  h = hash_bytes(&n->fval, sizeof n->fval, h);
-  for (int i = 0; i < n->n_args; i++) {
-    uint64_t a = hash_dx(pl, r, n->arg[i]);
-    h = hash_bytes(&a, sizeof a, h);
-  }
-  if (x < pl->n_cost) pl->hash[x] = h;
-  return h;
+/* What a region does, in bytes: equal bytes are the same function. A record for each expression, behind those of its operands, which it names by
+   their numbers; records say their own length. */
+typedef struct Form { const Planner *pl; const TpRegion *r; Str out; uint32_t n; } Form;
+
+static void put_ints(Form *f, const int64_t *v, int n) { str_add_n(&f->out, v, sizeof *v * (size_t)n); }
+
+/* Of the buffer that is read: everything that instructions depend on but its address. */
+static void put_buffer(Form *f, const DxNode *n) {
+  const Planner *pl = f->pl;
+  const TpBuf *b = &pl->p->buf[n->ival];
+  const FormatForm *fmt = b->fmt ? b->fmt : b->blocks;
+  bool ranged = n->ival < pl->d->n_load_range; /* ranges decide how ints are divided, and how many items there are */
+  int64_t v[] = {b->mem, b->raw, b->bf16, fmt != NULL, fmt ? b->block_dim : 0, fmt && fmt == b->blocks ? b->side_dim + 1 : 0, b->n_dims, ranged};
+  put_ints(f, v, COUNT_OF(v));
+  if (fmt) str_add_n(&f->out, fmt->decl->name, strlen(fmt->decl->name) + 1);
+  if (ranged) str_add_n(&f->out, &pl->d->load_range[n->ival], sizeof(DxRange));
 }
 
-static void mix(uint64_t *h, uint64_t v) { *h = hash_bytes(&v, sizeof v, *h); }
+static uint32_t put_dx(Form *f, Dx x) {
+  const Planner *pl = f->pl;
+  DxNode n = pl->d->node[x];
+  int64_t of[DX_MAX_ARGS + IR_MAX_DIMS];
+  int n_of = 0;
+  if (x < pl->n_cost && pl->record[x]) return pl->record[x];
+  bool reads = n.kind == DX_LOAD || n.kind == DX_WGT;
+  const TpBuf *b = reads ? &pl->p->buf[n.ival] : NULL;
+  for (int i = 0; i < n.n_args; i++) of[n_of++] = put_dx(f, n.arg[i]);
+  for (int i = 0; reads && i < b->n_dims; i++) of[n_of++] = put_dx(f, b->dim[i]);
+  int64_t id[4] = {n.kind, n.op, n.ival, n.n_args};
+  if (reads) {
+    int root = tp_root(pl->p, (int)n.ival), k = 0;
+    while (k < f->r->n_args && f->r->arg[k] != root) k++;
+    id[2] = b->local >= 0 ? -1 - root : k;
+  }
+  put_ints(f, id, COUNT_OF(id));
+  str_add_n(&f->out, &n.fval, sizeof n.fval);
+  if (reads) put_buffer(f, &n);
+  put_ints(f, of, n_of);
+  f->n++;
+  if (x < pl->n_cost) pl->record[x] = f->n;
+  return f->n;
+}
 
-static void finish_region(Planner *pl, TpRegion *r, int region) {
+static void finish_region(Planner *pl, TpRegion *r) {
   ArgList l = {pl, r, 0};
   Str name = {0};
-  uint64_t h = (uint64_t)r->n_par * 2 + r->contraction;
-  memset(pl->hash, 0, sizeof *pl->hash * (size_t)pl->n_cost);
+  memset(pl->record, 0, sizeof *pl->record * (size_t)pl->n_cost);
   dag_walk_begin(pl->d);
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
@@ -564,16 +577,19 @@ static void finish_region(Planner *pl, TpRegion *r, int region) {
     for (int k = 0; k < i; k++) told |= !strcmp(pl->p->stmt[r->stmt[k]].op, t->op);
     if (!told) str_addf(&name, i ? "+%s" : "%s", t->op);
   }
+  Form f = {.pl = pl, .r = r};
+  put_ints(&f, (int64_t[]){r->n_par, r->contraction, r->n_stmts}, 3);
   for (int i = 0; i < r->n_stmts; i++) {
     TpStmt *t = &pl->p->stmt[r->stmt[i]];
     DxNode target = {.kind = DX_LOAD, .n_args = (uint8_t)t->n_index, .ival = t->buf};
     memcpy(target.arg, t->index, sizeof(Dx) * (size_t)t->n_index);
-    mix(&h, hash_dx(pl, r, dx_node(pl->d, target)));
-    for (int k = 0; k < t->n_axes; k++) mix(&h, hash_dx(pl, r, t->extent[k]));
-    mix(&h, hash_dx(pl, r, t->rhs));
+    int64_t of[DX_MAX_AXES + 3] = {t->n_axes, put_dx(&f, dx_node(pl->d, target)), put_dx(&f, t->rhs)};
+    for (int k = 0; k < t->n_axes; k++) of[3 + k] = put_dx(&f, t->extent[k]);
+    put_ints(&f, of, 3 + t->n_axes);
   }
-  (void)region;
-  r->key = h;
+  r->form = (const uint8_t *)arena_dup_n(pl->a, f.out.p, f.out.n);
+  r->n_form = f.out.n;
+  str_free(&f.out);
   r->name = arena_dup(pl->a, name.p);
   str_free(&name);
 }
@@ -592,7 +608,7 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   drop_unused(pl);
   pl->n_cost = pl->d->n;
   pl->cost = ARENA_ARRAY(p->arena, int64_t, pl->n_cost);
-  pl->hash = ARENA_ARRAY(p->arena, uint64_t, pl->n_cost);
+  pl->record = ARENA_ARRAY(p->arena, uint32_t, pl->n_cost);
   TRY(check_weights(pl));
   find_order(pl);
   form_regions(pl);
@@ -601,7 +617,7 @@ Err *tp_plan(Tp *p, TpPlan **out) {
   for (int i = 0; i < pl->plan->n_regions; i++)
     for (int k = 0; k < pl->plan->region[i].n_stmts; k++) pl->stmt_region[pl->plan->region[i].stmt[k]] = i;
   localize(pl);
-  for (int i = 0; i < pl->plan->n_regions; i++) finish_region(pl, &pl->plan->region[i], i);
+  for (int i = 0; i < pl->plan->n_regions; i++) finish_region(pl, &pl->plan->region[i]);
   *out = pl->plan;
   return NULL;
 }

@@ -140,12 +140,16 @@ static Dx leaf_at(void *ctx, Dx x) {
   return n->kind == DX_LEAF ? m->f->leaf[n->ival].at[m->i] : 0;
 }
 
+Dx emit_attr_form(const FormatForm *f, WgtAttr attr) { return attr == WA_SCALE ? f->scale : attr == WA_STEP ? f->step : attr == WA_UNIT ? f->unit : f->offset; }
+
+int64_t emit_attr_shared(const FormatForm *f, WgtAttr attr) { return attr == WA_UNIT ? f->span : f->group; }
+
 /* The attribute of element i over the block's fields. */
 Dx emit_attr(const FormatForm *f, WgtAttr attr, int64_t i) {
   AtElement m = {f, i};
   if (attr == WA_VALUE) return f->x[i];
   if (attr == WA_CODE) return dx_op2(f->dag, DXO_SUB, f->leaf[f->code].at[i], dx_int(f->dag, f->leaf[f->code].lo));
-  return dx_rewrite(f->dag, attr == WA_SCALE ? f->scale : f->offset, leaf_at, &m);
+  return dx_rewrite(f->dag, emit_attr_form(f, attr), leaf_at, &m);
 }
 
 static IrRef raw_value(Emit *e, const DxNode *n, const FormatForm *f, bool vec) {
@@ -292,12 +296,20 @@ static IrRef panel_value(Emit *e, int buf, Lin k) {
   return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
 }
 
+static IrRef kept_floats(Emit *e, int buf, WgtAttr attr, Lin k) {
+  Lin at = lin_scale(lin_divmod(e, k, emit_attr_shared(form_of(e, buf), attr), false), 64);
+  at.k += e->panel[buf].kept[attr] - 1;
+  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+}
+
 static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {
   int buf = (int)n->ival;
   Lin k = e->fill ? *e->fill : lin_of(e, n->arg[1]);
   if (n->op == WA_CODE) return code_at(e, buf, k);
   if (n->op == WA_VALUE && e->panel[buf].value && !e->panel[buf].expr) return panel_value(e, buf, k);
-  return emit_form(e, f, n->op == WA_VALUE ? f->value : n->op == WA_SCALE ? f->scale : f->offset, buf, k);
+  if (n->op != WA_VALUE && e->panel[buf].kept[n->op]) return kept_floats(e, buf, (WgtAttr)n->op, k);
+  return emit_form(e, f, n->op == WA_VALUE ? f->value : emit_attr_form(f, (WgtAttr)n->op), buf, k);
 }
 
 Vals emit_weight(Emit *e, Dx x) {
@@ -393,7 +405,7 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     for (int k = 0; k < r.n; k++) {
       e->row = k;
       IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
-      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : f->code_max);
+      r.v[k] = ir_dot4(&e->b, r.v[k], u, s, top ? 127 : e->panel[w.ival].steps ? f->most : f->code_max);
       if (top) top[k] = ir_dot4(&e->b, top[k], high, s, 1);
     }
   }
@@ -515,11 +527,20 @@ void emit_panel(Emit *e, int buf) {
     k.k = j;
     Lin to = lin_add(e, lin_ref(l.iv, step * bytes), lin_const(want.off + j * bytes));
     IrRef v = want.code ? quad(e, buf, lin_ref(l.iv, step), (int)(j / 4)) : pairs ? panel_pair_entry(e, buf, want.expr, k) : panel_entry(e, buf, want.expr, k);
+    if (want.steps) v = emit_stepped(e, buf, k, v);
     int n_load = e->load.n; /* scratch never overlaps the packed weights, so what was loaded stays good */
     emit_store_at(e, want.code || pairs ? IR_M_i32 : IR_M_f32, e->scratch, to, v, 0);
     e->load.n = n_load;
   }
   loop_end(e, &l, NULL);
+  for (int attr = WA_SCALE; attr <= WA_UNIT; attr++) {
+    if (!want.kept[attr]) continue;
+    int64_t shared = emit_attr_shared(f, (WgtAttr)attr);
+    loop_begin(e, &l, ir_const_i(&e->b, IR_T_i64, K / shared), true, NULL, 0);
+    IrRef v = emit_form(e, f, emit_attr_form(f, (WgtAttr)attr), buf, lin_ref(l.iv, shared));
+    emit_store_at(e, IR_M_f32, e->scratch, lin_add(e, lin_ref(l.iv, 64), lin_const(want.kept[attr] - 1)), v, 0);
+    loop_end(e, &l, NULL);
+  }
   e->panel[buf] = want;
   e->lanes = lanes;
   e->sub = sub;

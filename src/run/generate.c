@@ -15,10 +15,15 @@ Err *run_session_new(Model *m, RunSession **out) {
   RunSession *s = calloc(1, sizeof *s);
   if (!s) return err_new(ERR_MEMORY, "session: %zu bytes", sizeof *s);
   s->model = m;
-  Err *e = seq_new(m, &s->seq);
-  if (e) free(s);
-  else *out = s;
-  return e;
+  *out = s;
+  return NULL;
+}
+
+Err *run_session_ready(RunSession *s, const volatile int *cancel) {
+  model_cancel_by(s->model, cancel);
+  Err *e = model_load(s->model);
+  model_cancel_by(s->model, NULL);
+  return e || s->seq ? e : seq_new(s->model, &s->seq);
 }
 
 void run_session_free(RunSession *s) {
@@ -197,6 +202,11 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   Err *e = run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler);
   if (e) {
     run_answer_free(&answer);
+    return e;
+  }
+  if ((e = run_session_ready(s, q->cancel))) {
+    run_answer_free(&answer);
+    run_sampler_free(sampler);
     return e;
   }
   rewind_to(s, q);

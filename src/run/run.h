@@ -45,7 +45,8 @@ typedef struct RunSampling {
 uint64_t run_random(uint64_t seed, int64_t position);
 
 typedef struct RunSampler RunSampler;
-/* Fails: ERR_USAGE (a setting outside its range, named), ERR_MEMORY. p is copied, its bias is borrowed. */
+Err *run_sampling_check(const RunSampling *p, int64_t n_vocab); /* Fails: ERR_USAGE (a setting outside its range, named) */
+/* Fails: as that; ERR_MEMORY. p is copied, its bias is borrowed. */
 Err *run_sampler_new(const RunSampling *p, int64_t n_vocab, RunSampler **out);
 void run_sampler_free(RunSampler *s);        /* NULL is fine */
 /* logits[n_vocab] of the token at position n_context; context[n_context] are the ids before it, of which those from n_prompt on are the
@@ -158,7 +159,8 @@ bool run_guide_is_whole(const RunGuide *g);  /* it may end here */
 
 /* ---- generate.c: the loop ---- */
 typedef struct RunSession RunSession;        /* a sequence and the ids whose state it holds */
-Err *run_session_new(Model *m, RunSession **out);
+Err *run_session_new(Model *m, RunSession **out); /* the model may be prepared only: its weights are read before the first step */
+Err *run_session_ready(RunSession *s, const volatile int *cancel); /* now rather than then. Fails: as model_load; ERR_MEMORY */
 void run_session_free(RunSession *s);        /* NULL is fine */
 
 typedef struct RunRequest {

@@ -372,7 +372,7 @@ static bool row_on(const RunSampling *p, size_t row) {
   return on[row] && (rows[row].stage == LOGIT || p->temperature > 0);
 }
 
-static Err *settings_check(const RunSampling *p, int64_t n_vocab) {
+Err *run_sampling_check(const RunSampling *p, int64_t n_vocab) {
   const struct { const char *name; double value, lo, hi; } range[] = {
     {"temperature", p->temperature, 0, 1e6}, {"top-k", (double)p->top_k, 0, 1e9}, {"top-p", p->top_p, 0, 1}, {"min-p", p->min_p, 0, 1},
     {"typical-p", p->typical_p, 0, 1}, {"top-n-sigma", p->top_n_sigma, 0, 1e6}, {"xtc-probability", p->xtc_probability, 0, 1}, {"xtc-threshold", p->xtc_threshold, 0, 1},
@@ -391,7 +391,7 @@ static Err *settings_check(const RunSampling *p, int64_t n_vocab) {
 
 Err *run_sampler_new(const RunSampling *p, int64_t n_vocab, RunSampler **out) {
   CHECK(n_vocab > 0 && n_vocab <= INT32_MAX, "vocabulary of %lld", (long long)n_vocab);
-  TRY(settings_check(p, n_vocab));
+  TRY(run_sampling_check(p, n_vocab));
   RunSampler *s = calloc(1, sizeof *s);
   if (!s) return err_new(ERR_MEMORY, "sampler: %zu bytes", sizeof *s);
   s->p = *p;

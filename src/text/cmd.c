@@ -97,7 +97,7 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   TextIds ids = {0};
   double before = processor_ms();
   TRY(open_vocab(o, &v, &own));
-  double load_ms = processor_ms() - before;
+  double load_ms = own ? processor_ms() - before : o->load_ms;
   Err *e = os_read_all(in, MAX_INPUT, &input);
   if (!e && o->times > 0) {
     e = time_text(v, o, &input, load_ms, &result);
@@ -181,8 +181,8 @@ Err *text_cmd_render(const TextRenderOptions *o, FILE *out) {
   time_t seconds = time(NULL);
   struct tm now;
   localtime_r(&seconds, &now);
-  Err *e = os_read_text(o->template_path, 64 << 20, &src);
-  if (!e) e = os_read_text(json_path, MAX_INPUT, &json);
+  Err *e = os_read_input(o->template_path, 64 << 20, &src);
+  if (!e) e = os_read_input(json_path, MAX_INPUT, &json);
   if (!e) e = text_template_parse(a, src.p ? src.p : "", src.n, &t);
   if (!e) e = (o->request_path ? text_template_chat_text : text_template_render_text)(t, json.p ? json.p : "", json.n, &now, &text);
   if (!e) e = write_out(&text, out);

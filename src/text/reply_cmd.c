@@ -48,7 +48,7 @@ static Err *read_tools(const char *path, json_t **out) {
   json_t *read;
   *out = NULL;
   if (!path) return NULL;
-  TRY(json_parse_file(path, MAX_INPUT, &read));
+  TRY(json_parse_input(path, MAX_INPUT, &read));
   Err *e = text_tools_normalise(read, "tools", out);
   json_decref(read);
   return err_wrap(e, "%s", path);
@@ -69,7 +69,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
   Str template = {0}, input = {0};
   json_t *tools = NULL;
   Print p = {.message = o->message};
-  Err *e = os_read_text(o->template_path, MAX_INPUT, &template);
+  Err *e = os_read_input(o->template_path, MAX_INPUT, &template);
   if (!e) e = check_template(o->template_path, &template);
   if (!e) e = read_tools(o->tools_path, &tools);
   if (!e) e = os_read_all(in, MAX_INPUT, &input);

@@ -86,6 +86,14 @@ done
 echo '{"messages":[{"role":"user","content":"x"}],"guided_choice":["네","아니요"]}' > "$TEST_TMP/choice.json"
 expect "a request's guided_choice" 0 "$LUMEN" run $M --request "$TEST_TMP/choice.json" -T 1 --seed 2
 if grep -qE '^(네|아니요)$' "$out"; then ok "is held to"; else not_ok "is held to" "$(cat "$out")"; fi
+echo '{"messages":[{"role":"user","content":"x"}],"stop_sequences":["q"],"stop_token_ids":[40],"logit_bias":{"40":1000},"thinking":{"type":"enabled","budget_tokens":3},"reasoning":{"max_tokens":3},"thinking_budget":3}' > "$TEST_TMP/stops.json"
+expect "a request's stop_sequences, stop_token_ids and budgets" 0 "$LUMEN" run $M --request "$TEST_TMP/stops.json" -T 0 -n 9 --json
+is_json "are heeded" "$out" 'o["reason"] == "stop" and o["tokens"] == 1'
+hasnt "and not told of" "$err" "not heeded"
+for wrong in '"stop_sequences":3' '"stop_token_ids":["a"]' '"thinking":{"budget_tokens":-1}' '"reasoning":{"max_tokens":"x"}'; do
+  echo '{"messages":[{"role":"user","content":"x"}],'"$wrong"'}' > "$TEST_TMP/wrong.json"
+  expect "a request with $wrong" 2 "$LUMEN" run $M --request "$TEST_TMP/wrong.json" -n 2
+done
 expect "an effort that is none" 2 "$LUMEN" run $M x --think banana
 has "those there are" "$err" "expected on, off, low, medium or high"
 expect "a grammar that is a folder" 1 "$LUMEN" run $M x --gbnf "$TEST_TMP"

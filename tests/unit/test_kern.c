@@ -115,6 +115,35 @@ static int precisions_of(const char *op, const char **out, int max) {
   return n;
 }
 
+/* One row of weights with one code among them that is no number would make every result no number, and equal whatever is wrong. */
+static void one_row(void) {
+  const OpDecl *op = NULL;
+  for (int i = 0; i < module->n_ops && !op; i++) if (takes_weights(module->op[i])) op = module->op[i];
+  TEST("weights drawn in any format are numbers") {
+    for (int i = 0; op && i < module->n_formats; i++) {
+      Arena *a = arena_new("compile");
+      const FormatDecl *f = module->format[i];
+      KernData *d = NULL;
+      KernSpec *s = NULL;
+      KernCall call;
+      Str text = {0};
+      spec_text(op, f->name, 2, 1, f->block == 1 ? 64 : 2 * f->block, &text);
+      Err *e = kern_call_parse(a, text.p, &call);
+      if (!e) e = kern_call_build(a, module, &call, NULL, &s);
+      for (uint64_t seed = 0; seed < 4 && !e; seed++) {
+        e = kern_data_new(s, seed, &d);
+        if (!e) e = kern_data_interp(d);
+        if (!e) e = kern_data_compare(d, d);
+        kern_data_free(d);
+        d = NULL;
+      }
+      EXPECT_OK(e);
+      str_free(&text);
+      arena_free(a);
+    }
+  }
+}
+
 static void cross_all(void) {
   int n_found = 0;
   for (int i = 0; i < module->n_ops; i++) {
@@ -318,6 +347,33 @@ static void errors(void) {
   arena_free(a);
 }
 
+/* Two functions whose keys have one hash: hash_bytes is quick, not hard to fool, and texts are from outside. */
+static void keys(void) {
+  static const char *const twin[] = {"aZEaAs2m9vTK3R6CX0", "aZEaLU1Bh89p4WLBN7"};
+  Arena *a = arena_new("keys");
+  Kerns *k = NULL;
+  int64_t front[2] = {3, 0}; /* what kern/build.c writes before a function's name */
+  Str key[2] = {{0}, {0}};
+  for (int i = 0; i < 2; i++) str_add_n(&key[i], front, sizeof front), str_add(&key[i], twin[i]);
+  TEST("two keys have one hash") EXPECT(hash_bytes(key[0].p, key[0].n, 0) == hash_bytes(key[1].p, key[1].n, 0), "find others: the hash is another now");
+  TEST("and are two kernels") {
+    EXPECT_OK(kern_set_new(NULL, false, &k));
+    for (int i = 0; i < 4; i++) {
+      IrFn *fn;
+      const Kern *kern;
+      uint8_t scratch[64] = {0};
+      void *args[1] = {NULL};
+      EXPECT_OK(ir_fn_parse(a, arena_printf(a, "fn @%s(%%1: ptr<ptr[?], args>, %%2: i64, %%3: i64, %%4: ptr<u8[?], scratch>) {\nb0(%%1, %%2, %%3, %%4):\n  %%5 = const i32 %d\n  store.i32 %%4 + 0, %%5\n  ret\n}\n", twin[i % 2], 7 + i % 2), &fn));
+      EXPECT_OK(kern_fn(k, fn, &kern));
+      kern->entry(args, 0, 1, scratch);
+      EXPECT(scratch[0] == 7 + i % 2 && kern_n_built(k) == MIN(i + 1, 2), "call %d stored %d, %d kernels", i, scratch[0], kern_n_built(k));
+    }
+    kern_set_free(k);
+  }
+  for (int i = 0; i < 2; i++) str_free(&key[i]);
+  arena_free(a);
+}
+
 static void peak(void) {
   TEST("peaks are measured") {
     for (int i = 0; i < n_targets; i++) {
@@ -358,6 +414,8 @@ int main(void) {
   errors();
   can_fail();
   work();
+  keys();
+  one_row();
   peak();
   spec_file();
   cross_all();

@@ -437,6 +437,51 @@ static void check_walks(const char *label, const TextChat *c, const GrammarVocab
   json_decref(tools);
 }
 
+/* ---- tools whose schemas cannot be enforced ---- */
+
+static bool relaxed_takes(const TextChat *c, const json_t *tools, const char *call, const char *part_of_told) {
+  Grammar *g = NULL;
+  Str told = {0};
+  TextCallsOptions o = {.tools = tools, .many = true, .flags = GRAMMAR_RELAX};
+  EXPECT_OK(text_chat_calls_relaxed(c, &o, &g, &told));
+  EXPECT(part_of_told ? told.n && strstr(told.p, part_of_told) : !told.n, "told: %s", told.n ? told.p : "nothing");
+  GrammarMatcher *m = grammar_matcher_new(g, NULL);
+  bool ok = takes(m, call, strlen(call));
+  grammar_matcher_free(m);
+  grammar_free(g);
+  str_free(&told);
+  return ok;
+}
+
+static void check_relaxed(void) {
+  static const char form[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":%s,\"n\":{\"type\":\"integer\"}},\"required\":[\"x\",\"n\"]%s}}}]";
+  static const struct { const char *x, *more, *told; } rows[] = {
+    {"{\"type\":\"string\",\"pattern\":\"\\\\d\",\"maxLength\":100000}", "", "tool \"f\": #/properties/x: a length of 100000"},
+    {"{\"type\":\"string\",\"pattern\":\"[\"}", "", "#/properties/x/pattern"}, {"{\"type\":\"strin\"}", "", "#/properties/x/type"},
+    {"{\"$ref\":\"#/nope\"}", "", "nothing stands at"}, {"{\"type\":\"string\"}", ",\"minProperties\":40000", "minProperties"},
+  };
+  Arena *a = arena_new("template");
+  Str src = {0};
+  TextChat *c;
+  EXPECT_OK(os_read_file("tests/text/templates/templates/Qwen-Qwen3-0.6B.jinja", 1 << 20, &src));
+  EXPECT_OK(text_chat_new(a, src.p, src.n, NULL, &c));
+  for (size_t i = 0; i < COUNT_OF(rows); i++) {
+    char text[600];
+    Grammar *g = NULL;
+    bool all = *rows[i].more;            /* then nothing of the tool can be enforced */
+    snprintf(text, sizeof text, form, rows[i].x, rows[i].more);
+    json_t *tools = parsed(text);
+    EXPECT(relaxed_takes(c, tools, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"1\", \"n\": 1}}\n</tool_call>", rows[i].told), "%s", text);
+    EXPECT(relaxed_takes(c, tools, "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"x\": \"1\", \"n\": \"a\"}}\n</tool_call>", rows[i].told) == all, "%s: what can be enforced is", text);
+    Err *e = text_chat_calls_relaxed(c, &(TextCallsOptions){.tools = tools}, &g, &src);
+    EXPECT(e != NULL && !g, "%s is refused where nothing may be relaxed", text);
+    err_free(e);
+    json_decref(tools);
+  }
+  str_free(&src);
+  arena_free(a);
+}
+
 /* ---- all templates ---- */
 
 typedef struct Sums { int n_templates, n_known, n_pairs, n_rests, n_typed, n_walks, n_over; char seen[64][40]; int n_seen; } Sums;
@@ -491,6 +536,7 @@ int main(void) {
     EXPECT_OK(grammar_vocab_new(tv, &v));
   }
   check_all(v, &sums);
+  TEST("a tool whose schema cannot be enforced, where that is allowed") check_relaxed();
   TEST("every row of toolcall.def was there") {
 #define SYNTAX(name, detect, pattern, noise) note_syntax(&sums, #name), n_rows++;
     int n_rows = 0, n = sums.n_seen;

@@ -1,0 +1,89 @@
+# What is wrong is told as early as it can be known: options, then the files they name, then what the model's files say, then weights. And `-`,
+# which is standard input wherever a file is read whole.
+# runtests: machine code
+. tests/lib.sh
+M=tests/run/tiny.gguf D=$TEST_TMP
+echo '{"type":"strin"}' > "$D/schema.json"
+echo '{"type":"function"}' > "$D/no_array.json"
+echo '[{"type":"function"}]' > "$D/nameless.json"
+echo '{% if %}' > "$D/broken.jinja"
+echo '{"messages":[{"role":"user","content":"hi"}],"response_format":{"type":"nonsense"}}' > "$D/request.json"
+printf 'root ::= other\n' > "$D/g.gbnf"
+
+# early CODE TEXT OPTIONS..   before the model is even looked for: there is none of this name.
+early() {
+  code=$1 text=$2
+  shift 2
+  expect "before the model: $*" "$code" "$LUMEN" run no-such-model hi "$@"
+  has "it says $text" "$err" "$text"
+  hasnt "of the model nothing" "$err" "no-such-model"
+}
+early 1 "expected null, boolean" --schema "$D/schema.json"
+early 1 "No such file" --schema "$D/none.json"
+early 1 "regular expression" --regex '('
+early 1 "GBNF" --gbnf "$D/g.gbnf"
+early 2 "JSON array" --tools "$D/no_array.json"
+early 2 "tools" --tools "$D/nameless.json"
+early 1 "broken.jinja" --chat-template-file "$D/broken.jinja"
+early 2 "token id" --stop-token x
+early 2 "stop text 1 is empty" --stop ''
+early 2 "ID=X" --logit-bias x
+early 2 "one of them" --regex a --json-object
+early 2 "no tools are offered" --strict
+expect "before the model: a request" 2 "$LUMEN" run no-such-model --request "$D/request.json"
+has "its form is named" "$err" "nonsense"
+
+# late CODE TEXT COMMAND..   what needs the model's files, but not its weights.
+late() {
+  code=$1 text=$2
+  shift 2
+  expect "before the weights: $*" "$code" "$LUMEN" "$@" --trace mem
+  has "it says $text" "$err" "$text"
+  hasnt "and nothing is packed" "$err" "packed weights"
+}
+expect "a run packs them" 0 "$LUMEN" run $M hi -n 1 --trace mem
+has "and says so" "$err" "packed weights"
+late 2 "expected 0 to 511" run $M hi --stop-token 512
+late 2 "from 0 to 511" run $M hi --logit-bias 512=1
+late 1 "the context holds 8" run $M -c 8 "a prompt of more than eight tokens, which is not much"
+late 1 "the context holds 2" logits $M -c 2 --ids tests/cli/early.ids --out "$D/logits"
+printf '1 2 512' > "$D/ids"
+late 1 "token 512" logits $M --ids "$D/ids" --out "$D/logits"
+printf '{"messages":[{"role":"nobody"}]}' > "$D/r.json"
+late 2 "messages[0]" run $M --request "$D/r.json"
+late 2 '"fly"' run $M hi --tools tests/cli/early.tools.json --tool-choice fly
+
+# `-`
+from() { f=$1; shift; "$@" < "$f"; }
+into() {
+  name=$1 file=$2
+  shift 2
+  if "$@" < "$file" > "$out" 2> "$err"; then ok "$name"; else not_ok "$name" "$(tail -n 2 "$err")"; fi
+}
+echo '{"enum":["ab"]}' > "$D/s"
+into "--schema -" "$D/s" "$LUMEN" run $M hi --schema -
+if [ "$(cat "$out")" = '"ab"' ]; then ok "the prompt is the words alone"; else not_ok "the prompt is the words alone" "$(cat "$out")"; fi
+printf 'root ::= "yes"' > "$D/g"
+into "--gbnf -" "$D/g" "$LUMEN" run $M hi --gbnf -
+into "--tools -" tests/cli/early.tools.json "$LUMEN" run $M hi -n 2 --tools -
+echo '{{ messages[0].content }}' > "$D/t"
+into "--chat-template-file -" "$D/t" "$LUMEN" run $M hi -n 2 --chat-template-file -
+echo '{"messages":[{"role":"user","content":"hi"}]}' > "$D/q"
+into "--request -" "$D/q" "$LUMEN" run $M -n 2 --request -
+into "logits --ids -" tests/cli/early.ids "$LUMEN" logits $M --ids - --out "$D/logits"
+into "render --messages -" "$D/q" "$LUMEN" render $M --messages -
+into "render --request -" "$D/q" "$LUMEN" render --template "$D/t" --request -
+if [ "$(cat "$out")" = hi ]; then ok "renders it"; else not_ok "renders it" "$(cat "$out")"; fi
+into "render --template -" "$D/t" "$LUMEN" render --template - --request "$D/q"
+into "grammar --schema -" "$D/s" "$LUMEN" grammar --schema -
+expect "two of them" 2 "$LUMEN" run $M hi --schema - --tools -
+has "are named" "$err" "--tools -: standard input is what --schema reads"
+expect "no prompt is left" 2 "$LUMEN" run $M --schema -
+has "which is told" "$err" "no prompt: standard input is what --schema reads"
+expect "texts to test are there" 2 "$LUMEN" grammar --schema - --test
+expect "a reply is there" 2 "$LUMEN" parse --template -
+for c in run grammar render parse logits; do
+  expect "help $c" 0 "$LUMEN" help $c
+  has "says it" "$out" "A file to read may be -"
+done
+finish
