@@ -31,5 +31,9 @@ sed -n "s/.*lumen kern '\([^']*\)' --time --threads 1 --precision int8$/\1/p" "$
 while read -r spec; do expect "$spec compiles" 0 "$LUMEN" kern "$spec" --precision int8; done < "$TEST_TMP/repeat"
 expect "show --plan" 0 "$LUMEN" show --plan $M --kv f32 --threads 1
 has "keys and values" "$out" "KV f32"
+for p in int8:bf16 bf16:f16 f32:f32; do
+  expect "show --plan at ${p%:*}" 0 "$LUMEN" show --plan $M --precision ${p%:*} --threads 1
+  has "keys and values in ${p#*:} where nothing is said" "$out" "KV ${p#*:},"
+done
 has "packed bytes beside the file's" "$out" "MB in the file"
 finish
