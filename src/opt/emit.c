@@ -567,25 +567,14 @@ static void forget_rows(Emit *e) {
   }
 }
 
-/* Rows of different lengths: together as far as all go, then each goes on alone, with all its blocks of lanes. */
-static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
-  int axis = (int)n->ival, rows = e->n_rows / e->blocks, lockstep = e->n_rows, tile_row = e->tile_row;
-  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0)), len[MAX_TILE_ROWS];
-  for (int k = 0; k < rows; k++) {
-    e->row = k * e->blocks;
-    len[k] = lin_value(e, lin_of(e, n->arg[0]));
-  }
-  e->row = 0;
+/* Each row goes on alone, with all its blocks of lanes: the sums of the others stay where they are. */
+static void rest_alone(Emit *e, const DxNode *n, IrRef least, const IrRef *len, Vals *acc) {
+  int rows = e->n_rows / e->blocks, lockstep = e->n_rows, tile_row = e->tile_row;
+  Lin row = e->axis[e->row_axis];
   Loop l;
-  loop_begin(e, &l, least, false, acc.v, acc.n);
-  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
-  steps(e, n, lin_ref(l.iv, 1), 1, &acc);
-  loop_end(e, &l, acc.v);
-  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
-  Lin saved = e->axis[axis], row = e->axis[e->row_axis];
   e->n_rows = e->blocks;
   for (int k = 0; k < rows; k++) {
-    Vals one = {e->blocks, acc.vec, acc.v + k * e->blocks};
+    Vals one = {e->blocks, acc->vec, acc->v + k * e->blocks};
     forget_rows(e);
     e->axis[e->row_axis].k = row.k + k;
     e->tile_row = tile_row + k;
@@ -596,8 +585,39 @@ static Vals reduce_ragged(Emit *e, const DxNode *n, Vals acc) {
     memcpy(one.v, l.carried, sizeof(IrRef) * (size_t)one.n);
   }
   forget_rows(e);
-  e->axis[axis] = saved, e->axis[e->row_axis] = row;
+  e->axis[e->row_axis] = row;
   e->n_rows = lockstep, e->tile_row = tile_row;
+}
+
+/* All go on, and each keeps its sum once past its end: one copy of a long body instead of one for each row. */
+static void rest_together(Emit *e, const DxNode *n, IrRef least, const IrRef *len, Vals *acc) {
+  Loop l;
+  loop_begin(e, &l, ir_op2(&e->b, IR_sub, emit_row_bound(e, n->arg[0], IR_smax), least), false, acc->v, acc->n);
+  memcpy(acc->v, l.carried, sizeof(IrRef) * (size_t)acc->n);
+  IrRef at = ir_op2(&e->b, IR_add, least, l.iv);
+  steps(e, n, lin_ref(at, 1), 1, acc);
+  for (int k = 0; k < acc->n; k++) acc->v[k] = ir_op3(&e->b, IR_select, ir_cmp(&e->b, IR_icmp, IR_P_lt, at, len[k / e->blocks]), acc->v[k], l.carried[k]);
+  loop_end(e, &l, acc->v);
+  memcpy(acc->v, l.carried, sizeof(IrRef) * (size_t)acc->n);
+}
+
+/* Rows of different lengths: together as far as all go. */
+static Vals reduce_ragged(Emit *e, const DxNode *n, bool is_long, Vals acc) {
+  IrRef least = ir_op2(&e->b, IR_smax, emit_row_bound(e, n->arg[0], IR_smin), ir_const_i(&e->b, IR_T_i64, 0)), len[MAX_TILE_ROWS];
+  Lin saved = e->axis[n->ival];
+  for (int k = 0; k < e->n_rows / e->blocks; k++) {
+    e->row = k * e->blocks;
+    len[k] = lin_value(e, lin_of(e, n->arg[0]));
+  }
+  e->row = 0;
+  Loop l;
+  loop_begin(e, &l, least, false, acc.v, acc.n);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  steps(e, n, lin_ref(l.iv, 1), 1, &acc);
+  loop_end(e, &l, acc.v);
+  memcpy(acc.v, l.carried, sizeof(IrRef) * (size_t)acc.n);
+  (is_long ? rest_together : rest_alone)(e, n, least, len, &acc);
+  e->axis[n->ival] = saved;
   return acc;
 }
 
@@ -630,7 +650,7 @@ static Vals reduce_in_order(Emit *e, Dx x, Vals *init) {
     steps(e, &n, lin_const(0), ext, &acc);
     return acc;
   }
-  if (!fixed && emit_in_rows(e, n.arg[0])) return reduce_ragged(e, &n, acc);
+  if (!fixed && emit_in_rows(e, n.arg[0])) return reduce_ragged(e, &n, is_long, acc);
   IrRef count = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : lin_value(e, lin_of(e, n.arg[0]));
   Loop l;
   loop_begin(e, &l, count, false, acc.v, acc.n);
