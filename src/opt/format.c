@@ -445,6 +445,20 @@ static bool affine(Dag *d, Dx x, int code, Dx *A, Dx *C) {
   return true;
 }
 
+static int64_t shared_by(const FormatForm *f, Dx x) {
+  int64_t n = f->block;
+  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s)) n = MIN(n, f->leaf[s].gran);
+  return n;
+}
+
+/* -(a * b) as (-a) * b, the same bits, where more elements share a: its sign is changed less often. */
+static Dx sign_inside(const FormatForm *f, Dx x) {
+  const DxNode neg = f->dag->node[x], product = f->dag->node[neg.arg[0]];
+  if (neg.kind != DX_OP || neg.op != DXO_NEG || product.kind != DX_OP || product.op != DXO_MUL) return x;
+  int a = shared_by(f, product.arg[0]) >= shared_by(f, product.arg[1]) ? 0 : 1;
+  return dx_op2(f->dag, DXO_MUL, dx_op1(f->dag, DXO_NEG, product.arg[a]), product.arg[1 - a]);
+}
+
 static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
 
 static int group_of(const FormatForm *f) {
@@ -459,6 +473,7 @@ static void find_integer(FormatForm *f) {
   if (f->code < 0) return;
   const PackLeaf *l = &f->leaf[f->code];
   if (f->block % 4 || !affine(f->dag, f->value, f->code, &f->scale, &f->offset)) return;
+  f->offset = sign_inside(f, f->offset);
   f->group = group_of(f);
   f->bias = -l->lo;
   f->code_max = (int)(l->hi - l->lo);
