@@ -468,7 +468,15 @@ static int group_of(const FormatForm *f) {
   return g;
 }
 
-enum { MAX_CHUNK = 256 };
+enum { MAX_CHUNK = 256, FEWEST_SUMMED = 16 };
+
+/* Codes of one plane: as many to a chunk as let 16 neighbours, the fewest that are summed together, have the same place in their bytes. */
+static void place_together(FormatForm *f, const PackLeaf *l) {
+  int wide = l->n_planes == 1 ? FEWEST_SUMMED * (8 / l->plane_bits[0]) : 0;
+  if (!wide || l->index || wide <= f->chunk || wide > MAX_CHUNK || f->block % wide) return;
+  if (wide % f->group == 0 || f->group % wide == 0) f->chunk = wide;
+}
+
 static void find_integer(FormatForm *f) {
   if (f->code < 0) return;
   const PackLeaf *l = &f->leaf[f->code];
@@ -479,6 +487,7 @@ static void find_integer(FormatForm *f) {
   f->code_max = (int)(l->hi - l->lo);
   int both = (int)lcm(f->chunk, f->group); /* a chunk holds whole groups, or a group whole chunks */
   if (f->group % f->chunk) f->chunk = both <= MAX_CHUNK && f->block % both == 0 ? both : f->block <= MAX_CHUNK ? f->block : f->chunk;
+  place_together(f, l);
   f->integer = f->group % 4 == 0 && f->chunk % 4 == 0 && (f->chunk % f->group == 0 || f->group % f->chunk == 0);
 }
 

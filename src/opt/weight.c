@@ -226,6 +226,23 @@ static IrRef quad(Emit *e, int buf, Lin k, int q) {
   return ir_op2(&e->b, IR_shuf, emit_load_at(e, IR_M_i32, e->lanes, emit_table(e, f, lf->map), lin_const(0)), sum);
 }
 
+/* Bits that quad q of a chunk stands above the low ends of its bytes; -1: codes are more than bits of one plane. */
+static int quad_above(const FormatForm *f, int64_t q) {
+  const PackLeaf *l = &f->leaf[f->code];
+  if (l->n_planes != 1 || l->index || l->plane_bits[0] == 8) return -1;
+  int slots = 8 / l->plane_bits[0], n_vec = (f->chunk / 4 + slots - 1) / slots;
+  return l->plane_bits[0] * (int)(q / n_vec);
+}
+
+/* Quad q where it stands: its codes times 1 << quad_above. */
+static IrRef quad_in_place(Emit *e, int buf, Lin k, int q) {
+  const FormatForm *f = form_of(e, buf);
+  PackLayout l = format_layout(f, buf_K(e, buf));
+  int bits = f->leaf[f->code].plane_bits[0], slots = 8 / bits, n_vec = (f->chunk / 4 + slots - 1) / slots;
+  IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, emit_leaf_byte(e, f, &l, f->code, k), lin_const(q % n_vec * 64)), 4);
+  return ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << quad_above(f, q)))));
+}
+
 /* k in the chunk's beginning and the position inside it, which must be known. */
 static bool in_chunk(Emit *e, const FormatForm *f, Lin k, Lin *chunk, int64_t *j) {
   Lin whole;
@@ -364,6 +381,27 @@ bool emit_on_fours(Emit *e, Dx position, int axis) {
   return ok;
 }
 
+/* Sums of quads that stand above the low ends of their bytes, one for each height: shifted once, instead of every quad. */
+typedef struct Above { int n[8]; IrRef sum[8]; } Above;
+enum { LEAST_ABOVE = 3 }; /* quads that save more than a shift and an addition */
+
+/* Of one row: with more, each would shift sums of its own. */
+static void find_above(Emit *e, int buf, Dx position, int axis, int64_t len, Above *a) {
+  const FormatForm *f = form_of(e, buf);
+  for (int64_t q = 0; q < len && e->n_rows == 1 && !e->s.short_dots && !e->panel[buf].code; q += 4) {
+    Lin chunk;
+    int64_t j;
+    e->axis[axis] = lin_const(q);
+    int above = in_chunk(e, f, lin_of(e, position), &chunk, &j) ? quad_above(f, j / 4) : 0;
+    if (above > 0) a->n[above]++;
+  }
+}
+
+static IrRef add_above(Emit *e, const Above *a, IrRef sum) {
+  for (int i = 1; i < 8; i++) if (a->sum[i]) sum = ir_op2(&e->b, IR_add, ir_shift(&e->b, IR_sar, a->sum[i], i), sum);
+  return sum;
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
@@ -392,11 +430,19 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     top = ARENA_ARRAY(e->a, IrRef, e->n_rows);
     for (int k = 0; k < r.n; k++) top[k] = zero;
   }
+  Above above = {0};
+  find_above(e, (int)w.ival, w.arg[1], axis, len, &above);
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
     int64_t j;
     e->axis[axis] = lin_const(q);
     if (!in_chunk(e, f, lin_of(e, w.arg[1]), &chunk, &j)) break;
+    int up = quad_above(f, j / 4);
+    if (up > 0 && above.n[up] >= LEAST_ABOVE) {
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
+      above.sum[up] = ir_dot4(&e->b, above.sum[up] ? above.sum[up] : zero, quad_in_place(e, (int)w.ival, chunk, (int)(j / 4)), s, f->code_max << up);
+      continue;
+    }
     IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4)), high = 0;
     if (top) {
       high = ir_op2(&e->b, IR_and, ir_shift(&e->b, IR_shr, u, 7), ir_const_i(&e->b, t, 0x01010101));
@@ -410,6 +456,7 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     }
   }
   for (int k = 0; top && k < r.n; k++) r.v[k] = ir_op2(&e->b, IR_add, r.v[k], ir_shift(&e->b, IR_shl, top[k], 7));
+  r.v[0] = add_above(e, &above, r.v[0]);
   e->row = 0;
   e->axis[axis] = saved;
   *out = r;
