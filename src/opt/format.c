@@ -204,7 +204,7 @@ static int64_t find_map(FormatForm *f, PackLeaf *l) {
   }
   int64_t most = 0;
   for (int i = 0; i < f->block; i++) most = MAX(most, dx_range(f->dag, l->index[i], NULL).hi);
-  return most >= 4 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
+  return most >= 4 && f->block % 32 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
 }
 
 static void planes(const FormatForm *f, PackLeaf *l, int64_t most) {
