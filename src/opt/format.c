@@ -239,6 +239,8 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
     l->hi = MAX(l->hi, r.hi);
   }
   if (l->gran == 1) planes(f, l, find_map(f, l));
+  else if (l->lo >= 0 && l->hi < 256) l->mem = IR_M_u8, l->as_is = true;
+  else if (l->lo >= -128 && l->hi < 128) l->mem = IR_M_i8, l->as_is = true;
   else l->mem = l->hi - l->lo < 256 ? IR_M_u8 : l->hi - l->lo < 65536 ? IR_M_u16 : IR_M_i32;
 }
 

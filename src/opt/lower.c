@@ -625,7 +625,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
     return;
   }
   IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
-  if (lf->is_int && lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, IR_T_i32x16, lf->lo));
+  if (lf->is_int && lf->lo && !lf->as_is) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, IR_T_i32x16, lf->lo));
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 

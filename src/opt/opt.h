@@ -85,7 +85,8 @@ Dx dx_call(Dag *d, DxOp op, const Dx *arg);  /* one of them; 0: a gcd that is no
 typedef struct PackLeaf {
   bool is_int;
   IrMem mem;                /* float: f16 bf16 f32; int with gran > 1: u8 or u16 or i32; int with gran 1: unused (planes) */
-  int64_t lo, hi;           /* int: range; what is stored is value - lo */
+  int64_t lo, hi;           /* int: range; what is stored is value - lo, or the value where that fits as well */
+  bool as_is;
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
   int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 3, 2, 1 bits; 3 stand alone */

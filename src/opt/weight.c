@@ -272,7 +272,7 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
     PackLayout l = format_layout(f, buf_K(e, buf));
     v = packed_load(e, buf, lf->mem, emit_leaf_byte(e, f, &l, slot, k), ir_mem_bytes[lf->mem]);
   }
-  return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
+  return lf->is_int && lf->lo && !lf->as_is ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
 
 /* Of one element: what the form says more than once is computed once. */
