@@ -4,7 +4,7 @@
      x = scale[g] * (code - bias) + offset[g]
 
    with an integer code per element and scales shared by groups, and from it how weights are packed: 16 rows side by side, codes split
-   into planes of 8, 4, 2 or 1 bits so that a 64-byte vector holds four consecutive codes (a quad) of each of 16 rows, and scales as
+   into planes of 8, 4, 3, 2 or 1 bits so that a 64-byte vector holds four consecutive codes (a quad) of each of 16 rows, and scales as
    arrays of 16. Formats that have no such form are kept as f32. In: a format declaration. Out: FormatForm. */
 #include <string.h>
 #include "opt/fmteval.h"
