@@ -97,7 +97,7 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   TextIds ids = {0};
   double before = processor_ms();
   TRY(open_vocab(o, &v, &own));
-  double load_ms = processor_ms() - before;
+  double load_ms = own ? processor_ms() - before : o->load_ms;
   Err *e = os_read_all(in, MAX_INPUT, &input);
   if (!e && o->times > 0) {
     e = time_text(v, o, &input, load_ms, &result);

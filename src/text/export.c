@@ -100,7 +100,7 @@ static void put_scores(Arena *a, const TextVocab *v, TextVocabSource *out) {
   float *score = ARENA_ARRAY(a, float, (size_t)out->n_tokens);
   int n = 0;
   const Merge *all = v->by_rank ? NULL : merges_in_order(a, v, &n);
-  for (int i = 0; i < out->n_tokens; i++) score[i] = v->by_rank && i < v->n_tokens ? v->tok[i].score : -1e9f;
+  for (int i = 0; i < out->n_tokens; i++) score[i] = v->by_rank && i < v->n_tokens ? (float)v->tok[i].score : -1e9f;
   for (int i = n - 1; i >= 0; i--) if (all[i].id < out->n_tokens) score[all[i].id] = -(float)i;
   out->score = score;
 }

@@ -56,7 +56,7 @@ static Err *open_text(const char *path, bool is_named, FileMap *map, Str *own, F
 
 /* tokenizer.json: normalizers and pre-tokenizers. */
 typedef struct Steps { Step *p; int n, cap; } Steps;
-typedef struct Entry { const char *p; size_t n; int64_t id; float score; } Entry; /* of model.vocab */
+typedef struct Entry { const char *p; size_t n; int64_t id; double score; } Entry; /* of model.vocab */
 typedef struct Load { TextVocab *v; Arena *tmp; Steps norm, pre; int depth; const Entry *entry; int n_entries; } Load;
 
 static const char *keep(Load *l, Val *s, size_t *n) {
@@ -297,7 +297,7 @@ static int byte_spelled(const char *p, size_t n) {
 }
 
 /* p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
-static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, float score, char *room) {
+static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, double score, char *room) {
   if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
   Tok *t = &v->tok[id];
   *t = (Tok){.text = p, .n_text = (uint32_t)n, .score = score == score ? score : 0, .rank = (uint32_t)id, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
@@ -312,6 +312,32 @@ static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, float s
   return NULL;
 }
 
+/* A decimal as the reference library reads it: its digits as one integer, as many as 64 bits hold, then one division by a power of ten. That may
+   miss the nearest double by its last bit, which decides between ways to cut a text whose scores are the same numbers in another order. */
+static double score_of(const char *p, const char *end, double nearest) {
+  static const double ten[] = {1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+  uint64_t digits = 0;
+  int power = 0, e = 0;
+  bool negative = p < end && *p == '-', is_fraction = false, is_full = false;
+  for (p += negative; p < end && (*p == '.' || (*p >= '0' && *p <= '9')); p++) {
+    uint64_t next;
+    if (*p == '.') { is_fraction = true; continue; }
+    is_full = is_full || __builtin_mul_overflow(digits, 10u, &next) || __builtin_add_overflow(next, (uint64_t)(*p - '0'), &next);
+    if (is_full && !is_fraction) return nearest;
+    if (is_full) continue;
+    digits = next;
+    power -= is_fraction;
+  }
+  if (p < end) { /* an exponent */
+    bool below = p + 1 < end && p[1] == '-';
+    for (p += p + 1 < end && (p[1] == '-' || p[1] == '+') ? 2 : 1; p < end && e < 1000; p++) e = 10 * e + (*p - '0');
+    power += below ? -e : e;
+  }
+  if (power >= (int)COUNT_OF(ten) || -power >= (int)COUNT_OF(ten)) return nearest;
+  double f = power < 0 ? (double)digits / ten[-power] : (double)digits * ten[power];
+  return negative ? -f : f;
+}
+
 static Err *read_score(JsonWalk *w, int at, Entry *e) {
   Val score;
   bool first = true, more;
@@ -320,10 +346,12 @@ static Err *read_score(JsonWalk *w, int at, Entry *e) {
   if (more) TRY(text_json_string(w, &e->p, &e->n));
   if (more) TRY(text_json_next(w, '[', &first, &more));
   if (!more) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", at);
+  const char *from = w->p;               /* behind the comma and white space */
   TRY(text_json_value(w, &score));
+  const char *to = w->p;
   TRY(text_json_next(w, '[', &first, &more));
   if (more || !val_is_number(score)) return err_new(ERR_FORMAT, "vocab: entry %d, expected [token, score]", at);
-  e->score = (float)val_as_float(score);
+  e->score = score_of(from, to, val_as_float(score));
   e->id = at;
   return NULL;
 }
@@ -777,7 +805,7 @@ Err *text_vocab_read(Arena *tmp, const char *path, const char *text, size_t n, T
     return val_get(root, "config") && val_get(root, "vocab") ? open_tekken(tmp, root, out) : open_json(tmp, root, out);
   }
   if (at < n && base64_digit(text[at]) >= 0) return open_tiktoken(tmp, path, text, n, out);
-  if (n) return open_spm(tmp, text, n, out);
+  if (n) return err_wrap(open_spm(tmp, text, n, out), "no tokenizer: neither JSON, nor ranks of tiktoken, nor a SentencePiece model");
   return err_new(ERR_FORMAT, "empty file");
 }
 

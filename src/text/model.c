@@ -224,7 +224,7 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
     for (size_t i = at; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++) {
       int32_t id = v->trie.unit[node].value;
       if (id < 0 || (s->plain && v->tok[id].special)) continue;
-      relax(&s->node[i + 1], s->node[at].score + (double)v->tok[id].score, (int32_t)at, id);
+      relax(&s->node[i + 1], s->node[at].score + v->tok[id].score, (int32_t)at, id);
       single |= i + 1 == at + one;
     }
     if (!single) relax(&s->node[at + one], s->node[at].score + v->unk_score, (int32_t)at, -1);

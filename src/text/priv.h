@@ -122,11 +122,12 @@ Err *text_json_value(JsonWalk *w, Val *out);
 typedef struct Tok {
   const char *text;        /* as spelled in the file */
   const char *piece;       /* what the model matches: raw bytes for byte-level BPE */
-  uint32_t n_text, n_piece, rank;
-  float score;
-  uint8_t type;            /* TextTokenType */
-  bool special, in_model;
+  uint32_t n_text, n_piece;
+  double score;            /* all of it: sums of scores that are equal but for their order decide between ways to cut a text */
+  uint32_t rank;
   int16_t byte;            /* value of a byte token, else -1 */
+  uint8_t type;            /* TextTokenType */
+  bool special : 1, in_model : 1;
 } Tok;
 /* Tables are zeroed memory, so making one costs no pass over it. */
 typedef struct IdSlot { uint64_t head; uint32_t n; int32_t id; } IdSlot; /* the spelling's first 8 bytes; its length and NOT_MODEL; n 0: free */

@@ -110,6 +110,7 @@ Err *text_template_chat_marked(const TextTemplate *t, const json_t *request, con
 typedef struct TextTokenizeOptions {
   const char *tokenizer;   /* file or folder; NULL when vocab is given */
   const TextVocab *vocab;  /* borrowed */
+  double load_ms;          /* with vocab: what opening it cost */
   bool special, plain, json, lines, split_special, skip_special;
   int times;               /* above 0: so often, and figures instead of ids */
 } TextTokenizeOptions;

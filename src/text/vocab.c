@@ -272,7 +272,7 @@ void text_vocab_merges_add(TextVocab *v, const MergeText *m, int n) {
 }
 
 /* Scores order the merges of SentencePiece vocabularies: the highest first. Equal scores get equal ranks. */
-typedef struct Scored { float score; int32_t id; } Scored;
+typedef struct Scored { double score; int32_t id; } Scored;
 static int by_score(const void *a, const void *b) {
   const Scored *x = a, *y = b;
   return (x->score < y->score) - (x->score > y->score);
@@ -404,7 +404,7 @@ Err *text_vocab_finish(TextVocab *v) {
     if (!t->in_model || !t->n_piece) continue;
     if (v->byte_level && t->n_piece == 1 && v->byte_id[(uint8_t)t->piece[0]] < 0) v->byte_id[(uint8_t)t->piece[0]] = i;
     v->max_piece = MAX(v->max_piece, t->n_piece);
-    worst = MIN(worst, (double)t->score);
+    worst = MIN(worst, t->score);
   }
   v->unk_score = worst - 10;
   index_pieces(v);

@@ -67,6 +67,17 @@ static void test_sources(void) {
     s = good; s.kind = "llama"; refuses(s, "no scores");
     s = good; s.kind = "t5"; refuses(s, "no scores");
   }
+  TEST("Unigram: of ways whose scores are the same numbers in another order the one the reference takes") {
+    TextVocab *v = NULL;
+    EXPECT_OK(text_vocab_open("tests/text/tokenizers/standin-unigram", &v));
+    IDS(v, "&kn)))", 0, 5, 3, 518, 199, 826, 269);
+    IDS(v, "'#')))", 0, 5, 566, 3, 566, 826, 269);
+    IDS(v, "'\\\\')))", 0, 5, 566, 861, 861, 566, 826, 269);
+    IDS(v, "1].id)))", 0, 292, 360, 8, 686, 204, 826, 269);
+    IDS(v, "f.type)))", 0, 516, 8, 191, 190, 1074, 826, 269);
+    IDS(v, "one[k])))", 0, 240, 534, 518, 360, 826, 269);
+    text_vocab_free(v);
+  }
   TEST("RWKV's metadata: the longest piece, spelled as Python's repr of bytes") {
     static const char *const t[] = {"<s>", "a", "ab", "abcd", "\\n", "\\n\\n", "\\x", "\\xea\\xB0", "\\xea\\xb0\\x80", "\\\\", "\\'", "c", "[PAD12]"};
     static const int32_t type[] = {3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 5};
