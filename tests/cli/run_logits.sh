@@ -37,9 +37,10 @@ if [ -c /dev/full ]; then
   [ -e "$TEST_TMP/full" ] && ok "the device is still there" || not_ok "the device is still there" "it was removed"
 else skip "logits to a full device" "no /dev/full here"; fi
 printf '1 512' > "$TEST_TMP/bad"
-mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null & }
+mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null 2>&1 & reader=$!; }
 expect "an id outside the vocabulary, into a pipe" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
 [ -p "$TEST_TMP/pipe" ] && ok "the pipe stays" || not_ok "the pipe stays" "it is gone"
+kill "$reader" 2> /dev/null || true # what is wrong is told before the pipe is opened
 expect "no --ids" 2 "$LUMEN" logits $M --out "$TEST_TMP/c"
 expect "no --out" 2 "$LUMEN" logits $M --ids "$TEST_TMP/ids"
 expect "a folder that is not there" 1 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/none/c"
