@@ -178,6 +178,8 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   b.context = o->context ? o->context : o->prompt;
   int64_t wanted = MAX(o->prompt, b.context + o->generate);
   options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
+  TRY(cmd_output_check(o->json));
+  TRY(cmd_output_check(o->svg));
   TRY(cmd_model_locate(a, name, &path));
   TRY(check_context(o, &options, path, wanted));
   int64_t t = os_now_ns();

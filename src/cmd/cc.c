@@ -190,6 +190,7 @@ static Err *cc(Cc *c, const char *what) {
   if (!c->target) return err_new(ERR_USAGE, "--target %s: no such target; `lumen doctor` lists them", o->target);
   if (ends_with(what, ".ir")) return emit_ir(c, what);
   const char *file = ends_with(what, ".lum") ? what : NULL;
+  if (!file && cmd_is_path(what)) return err_new(ERR_USAGE, "%s: a path, expected a file that ends in .lum or .ir, an op, or a call of one", what);
   TRY(lang_std_load_with(c->arena, o->std, file, &c->module));
   TRY(kern_precision_check(c->arena, c->module, o->precision));
   const OpDecl *op = file ? NULL : lang_op(c->module, what, 0);

@@ -30,6 +30,9 @@ int cmd_misused(const char *command, const char *fmt, ...)   /* prints the fault
 /* Parses argv by the rows (NULL, 0: no options) and says what was wrong. True: go on. False: return *code, --help was printed or a fault told. */
 bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code);
 
+bool cmd_is_path(const char *word);                          /* no op and no call of one */
+Err *cmd_output_check(const char *path);                     /* before the work whose result goes there: NULL or "-" are fine. Fails: ERR_IO, ERR_USAGE */
+
 /* pull.c: fetches a model. A bar on standard error where that is a terminal, else one line; nothing where quiet. Ctrl-C: ERR_CANCELLED. */
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path);
 /* models.c: MODEL as the user names it, fetched where it is a name that is known but not here. */

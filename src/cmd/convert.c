@@ -272,7 +272,8 @@ static Err *open_input(Convert *c, const ConvertOpts *o, const char *path, Weigh
 /* What is found before hours of work, not after. */
 static Err *check_output(const Convert *c, const char *to) {
   struct stat out, in;
-  if (os_is_dir(to)) return err_new(ERR_USAGE, "%s: is a folder, expected the file to write", to);
+  if (!strcmp(to, "-")) return err_new(ERR_USAGE, "-: a model is written to a file, not to standard output");
+  TRY(cmd_output_check(to));
   for (int i = 0; !stat(to, &out) && i < c->in->n_files; i++)
     if (!stat(c->in->file[i], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return err_new(ERR_USAGE, "%s: is the model to read, expected another file to write", to);
   return NULL;

@@ -229,6 +229,7 @@ static Err *kern(Arena *a, const KernOpts *o, const char *text) {
   Module *m;
   TRY(lang_std_load(a, o->std, &m));
   j.module = m;
+  if (cmd_is_path(text)) return err_new(ERR_USAGE, "%s: a path, expected a call of an op (`lumen cc` compiles files that end in .lum or .ir)", text);
   TRY(kern_call_parse(a, text, &j.call));
   TRY(kern_precision_check(a, m, o->precision));
   TRY(targets_find(&j));

@@ -71,7 +71,8 @@ static Err *logits(Arena *a, const LogitsOpts *o, const char *name) {
   TextIds ids = {0};
   Model *m = NULL;
   ModelOptions options = MODEL_OPTIONS(o);
-  Err *e = ids_read(o->ids, &ids);
+  Err *e = cmd_output_check(o->out);
+  if (!e) e = ids_read(o->ids, &ids);
   if (!e) e = cmd_model_prepare(a, name, &options, &m);
   if (!e && (int64_t)ids.n > model_context(m))
     e = err_new(ERR_LIMIT, "the text has %zu tokens, the context holds %lld (--context)", ids.n, (long long)model_context(m));

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "cmd/cmd.h"
 
 const Command cmd_table[] = {
@@ -50,6 +51,22 @@ int cmd_misused(const char *command, const char *fmt, ...) {
   va_end(ap);
   fprintf(stderr, "\nusage: lumen %s %s\n", command, cmd_find(command)->args);
   return CMD_USAGE;
+}
+
+bool cmd_is_path(const char *word) {
+  size_t n = strcspn(word, " \t\n=[");
+  return memchr(word, '/', n) || (strchr(word, '.') && os_exists(word)); /* no op has such a name; a file may be called as one */
+}
+
+Err *cmd_output_check(const char *path) {
+  char folder[4096];
+  if (!path || !strcmp(path, "-")) return NULL;
+  if (os_is_dir(path)) return err_new(ERR_USAGE, "%s: is a folder, expected the file to write", path);
+  if (os_exists(path) && access(path, W_OK)) return err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+  const char *slash = strrchr(path, '/');
+  if (os_exists(path) || (slash && (size_t)(slash - path) >= sizeof folder)) return NULL;
+  snprintf(folder, sizeof folder, "%.*s", slash ? (int)MAX(slash - path, 1) : 1, slash ? path : ".");
+  return access(folder, W_OK | X_OK) ? err_new(ERR_IO, "%s: cannot be written: %s: %s", path, folder, strerror(errno)) : NULL;
 }
 
 bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code) {

@@ -61,7 +61,7 @@ void cmd_run_outcome_free(RunOutcome *o) {
 }
 
 /* Where an answer is being printed. */
-typedef struct Printing { const Run *run; TextCollect *collect; bool is_dim, shows, has_shown; char last; } Printing;
+typedef struct Printing { const Run *run; TextCollect *collect; bool is_dim, shows, has_shown; char last; int64_t t_ns; bool bar; } Printing;
 
 static bool print(Printing *p, const char *text, size_t n) {
   if (n) p->last = text[n - 1];
@@ -143,6 +143,16 @@ static Err *budget_make(const Run *r, TextIds *close, TextBudget *out) {
 }
 
 /* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
+/* How much of a long prompt is read: somebody looks at a still terminal. The line is gone before the answer begins. */
+static void on_read(void *ctx, int64_t n_read, int64_t n) {
+  enum { PATIENCE_NS = 500000000 };
+  Printing *p = ctx;
+  bool now = n_read < n && os_now_ns() - p->t_ns > PATIENCE_NS;
+  if (now) fprintf(stderr, "\r\033[Kreading the prompt: %lld of %lld tokens", (long long)n_read, (long long)n);
+  else if (p->bar) fputs("\r\033[K", stderr);
+  p->bar = now;
+}
+
 static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   Printing printing = {.run = r, .collect = &out->collect, .shows = !r->o->json && r->o->show_think};
   TextReplyOptions options = {.id_seed = run_random(r->sampling.seed, (int64_t)p->ids.n)}; /* the prompt grows: no two turns make one id */
@@ -160,7 +170,10 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   interrupted = 0;
   sigaction(SIGINT, &act, &old);
+  printing.t_ns = os_now_ns();
+  if (!r->o->quiet && isatty(STDERR_FILENO)) q.on_read = on_read;
   if (!e) e = run_generate(r->session, &q, &out->result);
+  if (printing.bar) fputs("\r\033[K", stderr);
   sigaction(SIGINT, &old, NULL);
   out->n_prompt = p->ids.n;
   if (!e && !r->o->json) {

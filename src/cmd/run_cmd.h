@@ -47,6 +47,7 @@
   X(T, seed, 0, INT, "N", NULL, 0, 0, "the same seed gives the same answer; else a new one each time")                              \
   X(T, logprobs, 0, INT, "N", NULL, 0, RUN_TOP_MAX, "the log-probability of each token, and the N likeliest in its place: in --json, else on standard error") \
   X(T, json, 'j', FLAG, "", NULL, 0, 0, "print an object: text, reason, ids, counts, times, seed")                                  \
+  X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress on standard error where that is a terminal and a prompt takes long")             \
   X(T, verbose, 'v', FLAG, "", NULL, 0, 0, "a line of figures on standard error")                                                   \
   MODEL_OPT_ROWS(X, T)
 typedef struct RunOpts { RUN_ROWS(OPT_FIELD_, RunOpts) } RunOpts;

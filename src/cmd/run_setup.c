@@ -127,7 +127,12 @@ static Err *template_open(Run *r, bool is_chat) {
   r->raw = o->raw;
   if (r->raw) return NULL;
   Err *e = model_chat_open(r->arena, model_weights(r->model), r->template, &r->chat, &r->special);
-  if (!e || err_kind(e) != ERR_NOT_FOUND || is_chat || o->system || o->request || o->tools) return e;
+  if (!e || err_kind(e) != ERR_NOT_FOUND) return e;
+  const char *wants = is_chat ? "a chat" : o->system ? "--system" : o->request ? "--request" : o->tools ? "--tools" : NULL;
+  if (wants) {
+    err_free(e);
+    return err_new(ERR_USAGE, "%s wants a chat template, and %s has none: it continues a prompt as it is (--chat-template-file FILE gives it one)", wants, r->name);
+  }
   fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
   err_free(e);
   r->raw = true;

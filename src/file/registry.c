@@ -147,6 +147,7 @@ Err *file_model_path(Arena *a, const char *model, const char **out) {
     *out = arena_dup(a, model);
     return NULL;
   }
+  if (!strcmp(model, "-")) return err_new(ERR_NOT_FOUND, "-: a model is a file or a folder, it is not read from standard input");
   if (strchr(model, '/') && strncmp(model, "hf:", 3)) return no_such_path(model);
   TRY(file_model_find(a, model, &m));
   if (!file_model_here(&m)) return err_new(ERR_NOT_FOUND, "model '%s' is not here yet: lumen pull %s", model, model);
@@ -249,7 +250,7 @@ Err *file_model_pull(Arena *a, const char *model, FileProgress progress, const c
   int lock;
   TRY(file_model_find(a, model, &m));
   if (!file_model_here(&m)) {
-    TRY(os_make_dirs(arena_dup_n(a, m.path, (size_t)(strrchr(m.path, '/') - m.path))));
+    TRY(err_wrap(os_make_dirs(arena_dup_n(a, m.path, (size_t)(strrchr(m.path, '/') - m.path))), "the cache folder %s (LUMEN_HOME names another)", os_cache_dir(a)));
     TRY(take_lock(arena_printf(a, "%s/.lock", models_dir(a)), progress, &lock));
     Err *e = pull_locked(a, &m, progress);
     close(lock); /* which unlocks; the file stays, so that nobody locks a file that is gone */

@@ -69,12 +69,14 @@ static void rewind_to(RunSession *s, const RunRequest *q) {
 /* Reads the ids not read yet, a chunk at a time; *logits of the last one. Fails: ERR_CANCELLED too, amid a chunk. */
 static Err *read_chunks(RunSession *s, const RunRequest *q, const float **logits) {
   int64_t total = (int64_t)s->ids.n, stride;
+  bool is_long = total - seq_n_tokens(s->seq) > 1;
   for (int64_t at; (at = seq_n_tokens(s->seq)) < total && !cancelled(q);) {
     int n = (int)MIN(total - at, (int64_t)model_chunk(s->model));
     bool last = at + n == total;
     const float *l;
     TRY(model_step(s->model, &(StepPart){s->seq, s->ids.p + at, n, last}, 1, &l, &stride));
     if (last) *logits = l;
+    if (q->on_read && is_long) q->on_read(q->ctx, at + n, total);
   }
   return NULL;
 }

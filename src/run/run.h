@@ -176,6 +176,7 @@ typedef struct RunRequest {
   TextBudget *budget;                        /* borrowed; NULL: no limit of reasoning. Wants reply */
   bool has_logprobs;                         /* probabilities of the tokens, and at each place */
   int n_top;                                 /* so many of the likeliest, at most RUN_TOP_MAX */
+  void (*on_read)(void *ctx, int64_t n_read, int64_t n); /* so many of n prompt tokens are read, in between and at the end; NULL is fine */
   const volatile int *cancel;                /* not 0: stop, at once even amid a chunk of the prompt; NULL is fine */
 } RunRequest;
 typedef struct RunResult {

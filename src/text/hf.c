@@ -805,7 +805,7 @@ Err *text_vocab_read(Arena *tmp, const char *path, const char *text, size_t n, T
     return val_get(root, "config") && val_get(root, "vocab") ? open_tekken(tmp, root, out) : open_json(tmp, root, out);
   }
   if (at < n && base64_digit(text[at]) >= 0) return open_tiktoken(tmp, path, text, n, out);
-  if (n) return open_spm(tmp, text, n, out);
+  if (n) return err_wrap(open_spm(tmp, text, n, out), "no tokenizer: neither JSON, nor ranks of tiktoken, nor a SentencePiece model");
   return err_new(ERR_FORMAT, "empty file");
 }
 

@@ -9,6 +9,7 @@ echo '[{"type":"function"}]' > "$D/nameless.json"
 echo '{% if %}' > "$D/broken.jinja"
 echo '{"messages":[{"role":"user","content":"hi"}],"response_format":{"type":"nonsense"}}' > "$D/request.json"
 printf 'root ::= other\n' > "$D/g.gbnf"
+echo '{"messages":[{"role":"user","content":"hi"}]}' > "$D/request_ok.json"
 
 # early CODE TEXT OPTIONS..   before the model is even looked for: there is none of this name.
 early() {
@@ -53,8 +54,67 @@ printf '{"messages":[{"role":"nobody"}]}' > "$D/r.json"
 late 2 "messages[0]" run $M --request "$D/r.json"
 late 2 '"fly"' run $M hi --tools tests/cli/early.tools.json --tool-choice fly
 
+# Where the result goes is looked at before the work.
+late 1 "$D/none: No such file" logits $M --ids tests/cli/early.ids --out "$D/none/x"
+late 1 "$D/none: No such file" bench $M --svg "$D/none/x.svg"
+late 1 "$D/none: No such file" bench $M --json "$D/none/x.json"
+late 2 "is a folder" logits $M --ids tests/cli/early.ids --out "$D"
+expect "convert into no folder" 1 "$LUMEN" convert $M "$D/none/x.gguf" --quant q8_0
+expect "convert to standard output" 2 "$LUMEN" convert $M - --quant q8_0
+has "is told" "$err" "not to standard output"
+expect "a model of standard input" 1 "$LUMEN" show -
+has "is told" "$err" "not read from standard input"
+
+# What was meant for another command, or is no such thing.
+for w in $M ./none.txt README.md; do
+  expect "cc of the path $w" 2 "$LUMEN" cc $w
+  has "says what it takes" "$err" "$w: a path, expected a file that ends in .lum or .ir"
+  expect "kern of the path $w" 2 "$LUMEN" kern $w
+  has "says what it takes" "$err" "$w: a path, expected a call of an op"
+done
+expect "a tokenizer that is none" 1 "$LUMEN" tokenize --tokenizer "$LUMEN" hi
+has "says what would be one" "$err" "neither JSON, nor ranks of tiktoken, nor a SentencePiece model"
+expect "a cache folder that cannot be" 1 env LUMEN_HOME="$PWD/README.md" "$LUMEN" pull smollm2-135m
+has "names LUMEN_HOME" "$err" "LUMEN_HOME names another"
+python3 - "$D/base.gguf" <<'P'
+import sys
+# the tiny model without its template: the key is renamed, of the same length
+b = open("tests/run/tiny.gguf", "rb").read().replace(b"tokenizer.chat_template", b"tokenizer.chat_templat_")
+open(sys.argv[1], "wb").write(b)
+P
+expect "a base model" 0 "$LUMEN" run "$D/base.gguf" hi -n 1
+has "continues" "$err" "has no chat template; the prompt is continued as it is"
+for o in "--system x" "--tools tests/cli/early.tools.json"; do
+  late 2 "${o%% *} wants a chat template, and $D/base.gguf has none" run "$D/base.gguf" hi $o
+done
+late 2 "--request wants a chat template" run "$D/base.gguf" --request "$D/request_ok.json"
+
+# A long prompt shows how far it is, where somebody looks.
+cat > "$D/teletype.py" <<'P'
+import os, pty, re, subprocess, sys
+main, side = pty.openpty()
+p = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=side)
+os.close(side)
+said = b""
+while True:
+    try: more = os.read(main, 4096)
+    except OSError: break
+    if not more: break
+    said += more
+answer = p.stdout.read()
+n = re.findall(rb"reading the prompt: (\d+) of (\d+) tokens", said)
+print(p.wait(), len(n) > 0, b"reading" in answer, not n or (n == sorted(n, key=lambda x: int(x[0])) and said.endswith(b"\r\x1b[K")))
+P
+long=$(python3 -c 'print("the light of the day " * 1300)')
+set -- "$LUMEN" run $M "$long" -c 16384 --chunk 1 --threads 1 -n 1 -T 0
+expect "on a terminal" 0 python3 "$D/teletype.py" "$@"
+has "a long prompt shows how far it is" "$out" "0 True False True"
+expect "with --quiet" 0 python3 "$D/teletype.py" "$@" --quiet
+has "it does not" "$out" "0 False False True"
+expect "elsewhere" 0 "$@"
+hasnt "it does not either" "$err" "reading the prompt"
+
 # `-`
-from() { f=$1; shift; "$@" < "$f"; }
 into() {
   name=$1 file=$2
   shift 2
