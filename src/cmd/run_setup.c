@@ -230,9 +230,13 @@ static Err *tools_read(Run *r) {
   if (!r->tools && (o->strict || mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE))
     return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
   if (!r->tools) return NULL;
-  r->holds_calls = mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many;
-  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", o->tools ? o->tools : o->request));
+  const char *path = o->tools ? o->tools : o->request;
+  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", path));
+  size_t n = json_array_size(tools), n_given = json_array_size(r->tools);
   json_decref(tools);
+  r->holds_calls = n && (mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many);
+  if (!n && (mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE)) return err_new(ERR_USAGE, "%s: tool choice: none of the tools is a function", path);
+  if (n < n_given) fprintf(stderr, "lumen run: %s: %zu of %zu tools are no functions and left out\n", path, n_given - n, n_given);
   return NULL;
 }
 

@@ -4,7 +4,7 @@
      x = scale[g] * (code - bias) + offset[g]
 
    with an integer code per element and scales shared by groups, and from it how weights are packed: 16 rows side by side, codes split
-   into planes of 8, 4, 2 or 1 bits so that a 64-byte vector holds four consecutive codes (a quad) of each of 16 rows, and scales as
+   into planes of 8, 4, 3, 2 or 1 bits so that a 64-byte vector holds four consecutive codes (a quad) of each of 16 rows, and scales as
    arrays of 16. Formats that have no such form are kept as f32. In: a format declaration. Out: FormatForm. */
 #include <string.h>
 #include "opt/fmteval.h"
@@ -204,12 +204,17 @@ static int64_t find_map(FormatForm *f, PackLeaf *l) {
   }
   int64_t most = 0;
   for (int i = 0; i < f->block; i++) most = MAX(most, dx_range(f->dag, l->index[i], NULL).hi);
-  return most >= 4 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
+  return most >= 4 && f->block % 32 ? MAX_VALUES - 1 : most; /* one plane of 4 bits beats planes of 2 and 1: putting those together costs more than the bit */
 }
 
-static void planes(PackLeaf *l, int64_t most) {
+static void planes(const FormatForm *f, PackLeaf *l, int64_t most) {
   static const uint8_t split[9][2] = {{0}, {1}, {2}, {2, 1}, {4}, {4, 1}, {4, 2}, {8}, {8}};
   int bits = bits_of(most);
+  if (bits == 3 && f->block % 32 == 0) {
+    l->n_planes = 1;
+    l->plane_bits[0] = 3;
+    return;
+  }
   for (int i = 0, shift = 0; bits <= 8 && i < 2 && split[bits][i]; i++) {
     l->plane_bits[l->n_planes] = split[bits][i];
     l->plane_shift[l->n_planes++] = shift;
@@ -233,7 +238,9 @@ static void leaf_finish(FormatForm *f, PackLeaf *l) {
     l->lo = MIN(l->lo, r.lo);
     l->hi = MAX(l->hi, r.hi);
   }
-  if (l->gran == 1) planes(l, find_map(f, l));
+  if (l->gran == 1) planes(f, l, find_map(f, l));
+  else if (l->lo >= 0 && l->hi < 256) l->mem = IR_M_u8, l->as_is = true;
+  else if (l->lo >= -128 && l->hi < 128) l->mem = IR_M_i8, l->as_is = true;
   else l->mem = l->hi - l->lo < 256 ? IR_M_u8 : l->hi - l->lo < 65536 ? IR_M_u16 : IR_M_i32;
 }
 
@@ -445,6 +452,20 @@ static bool affine(Dag *d, Dx x, int code, Dx *A, Dx *C) {
   return true;
 }
 
+static int64_t shared_by(const FormatForm *f, Dx x) {
+  int64_t n = f->block;
+  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s)) n = MIN(n, f->leaf[s].gran);
+  return n;
+}
+
+/* -(a * b) as (-a) * b, the same bits, where more elements share a: its sign is changed less often. */
+static Dx sign_inside(const FormatForm *f, Dx x) {
+  const DxNode neg = f->dag->node[x], product = f->dag->node[neg.arg[0]];
+  if (neg.kind != DX_OP || neg.op != DXO_NEG || product.kind != DX_OP || product.op != DXO_MUL) return x;
+  int a = shared_by(f, product.arg[0]) >= shared_by(f, product.arg[1]) ? 0 : 1;
+  return dx_op2(f->dag, DXO_MUL, dx_op1(f->dag, DXO_NEG, product.arg[a]), product.arg[1 - a]);
+}
+
 static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
 
 static int group_of(const FormatForm *f) {
@@ -454,16 +475,26 @@ static int group_of(const FormatForm *f) {
   return g;
 }
 
-enum { MAX_CHUNK = 256 };
+enum { MAX_CHUNK = 256, FEWEST_SUMMED = 16 };
+
+/* Codes of one plane: as many to a chunk as let 16 neighbours, the fewest that are summed together, have the same place in their bytes. */
+static void place_together(FormatForm *f, const PackLeaf *l) {
+  int wide = l->n_planes == 1 && l->plane_bits[0] != 3 ? FEWEST_SUMMED * (8 / l->plane_bits[0]) : 0;
+  if (!wide || l->index || wide <= f->chunk || wide > MAX_CHUNK || f->block % wide) return;
+  if (wide % f->group == 0 || f->group % wide == 0) f->chunk = wide;
+}
+
 static void find_integer(FormatForm *f) {
   if (f->code < 0) return;
   const PackLeaf *l = &f->leaf[f->code];
   if (f->block % 4 || !affine(f->dag, f->value, f->code, &f->scale, &f->offset)) return;
+  f->offset = sign_inside(f, f->offset);
   f->group = group_of(f);
   f->bias = -l->lo;
   f->code_max = (int)(l->hi - l->lo);
   int both = (int)lcm(f->chunk, f->group); /* a chunk holds whole groups, or a group whole chunks */
   if (f->group % f->chunk) f->chunk = both <= MAX_CHUNK && f->block % both == 0 ? both : f->block <= MAX_CHUNK ? f->block : f->chunk;
+  place_together(f, l);
   f->integer = f->group % 4 == 0 && f->chunk % 4 == 0 && (f->chunk % f->group == 0 || f->group % f->chunk == 0);
 }
 
@@ -577,6 +608,37 @@ void format_table_args(const FormatForm *f, void **args) {
   for (int i = 0; i < f->dag->n_tabs; i++) args[FORMAT_ARG_TABLES + i] = (void *)(uintptr_t)f->dag->tab[i].data;
 }
 
+static int plane_vectors(const FormatForm *f, int bits) {
+  int quads = f->chunk / 4, slots = 8 / bits;
+  return bits == 3 ? quads / 8 * 3 : (quads + slots - 1) / slots;
+}
+
+int format_vectors(const FormatForm *f) {
+  const PackLeaf *l = &f->leaf[f->code];
+  int n = 0;
+  for (int i = 0; i < l->n_planes; i++) n += plane_vectors(f, l->plane_bits[i]);
+  return n;
+}
+
+int format_pieces(const FormatForm *f, int quad, PackPiece piece[PACK_PIECES]) {
+  static const PackPiece threes[8][2] = {{{0, 0, 3, 0}}, {{0, 3, 3, 0}}, {{1, 0, 3, 0}}, {{1, 3, 3, 0}}, {{2, 0, 3, 0}}, {{2, 3, 3, 0}}, {{0, 6, 2, 1}, {1, 6, 1, 0}}, {{2, 6, 2, 1}, {1, 7, 1, 0}}};
+  const PackLeaf *l = &f->leaf[f->code];
+  int first = 0, n = 0;
+  if (l->plane_bits[0] == 3) {
+    for (; n < 2 && threes[quad % 8][n].bits; n++) {
+      piece[n] = threes[quad % 8][n];
+      piece[n].vec += quad / 8 * 3;
+    }
+    return n;
+  }
+  for (; n < l->n_planes; n++) {
+    int bits = l->plane_bits[n], n_vec = plane_vectors(f, bits);
+    piece[n] = (PackPiece){first + quad % n_vec, bits * (quad / n_vec), bits, l->plane_shift[n]};
+    first += n_vec;
+  }
+  return n;
+}
+
 static int64_t leaf_per(const FormatForm *f, int s) { return s == f->code ? f->chunk : f->leaf[s].gran; }
 
 /* Bytes of the header's or the subunit's scales over n elements, and where each stands. */
@@ -600,10 +662,7 @@ PackLayout format_layout(const FormatForm *f, int64_t K) {
   }
   l.sub = f->code >= 0 ? lcm(l.sub, least) : l.unit;
   for (int s = 0; s < f->n_leaves; s++) l.in_header[s] = leaf_per(f, s) > l.sub;
-  for (int i = 0; f->code >= 0 && i < f->leaf[f->code].n_planes; i++) {
-    int quads = f->chunk / 4, slots = 8 / f->leaf[f->code].plane_bits[i];
-    codes += (quads + slots - 1) / slots * 64;
-  }
+  if (f->code >= 0) codes = format_vectors(f) * 64;
   for (int doubled = 0;; doubled++, l.sub *= 2) { /* vectors of codes stand on 64 bytes; at most a thirtieth is lost to that */
     scales = place_scales(f, false, l.sub, &l);
     pad = f->code >= 0 ? ROUND_UP(scales, 64) - scales : 0;

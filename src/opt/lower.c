@@ -595,19 +595,21 @@ static void pack_codes(Emit *e, const FormatForm *f, IrRef base, IrRef offs, IrR
     }
     word[q] = emit_code_bytes(e, f, code, base, offs);
   }
-  for (int i = 0; i < lf->n_planes; i++) {
-    int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (quads + slots - 1) / slots;
-    for (int v = 0; v < n_vec; v++, to.k += 64) {
-      IrRef sum = 0;
-      for (int s = 0; s < slots && s * n_vec + v < quads; s++) {
-        IrRef x = word[s * n_vec + v];
-        int by = bits * s - lf->plane_shift[i];
-        if (bits < 8) x = ir_op2(&e->b, IR_and, x, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << lf->plane_shift[i]))));
+  for (int v = 0; v < format_vectors(f); v++, to.k += 64) {
+    IrRef sum = 0;
+    for (int q = 0; q < quads; q++) {
+      PackPiece piece[PACK_PIECES];
+      int n = format_pieces(f, q, piece);
+      for (int i = 0; i < n; i++) {
+        if (piece[i].vec != v) continue;
+        int bits = piece[i].bits, by = piece[i].at - piece[i].to;
+        IrRef x = word[q];
+        if (bits < 8) x = ir_op2(&e->b, IR_and, x, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << piece[i].to))));
         if (by) x = ir_shift(&e->b, by > 0 ? IR_shl : IR_shr, x, by > 0 ? by : -by);
         sum = sum ? ir_op2(&e->b, IR_or, sum, x) : x;
       }
-      emit_store_at(e, IR_M_i32, out, to, sum, 0);
     }
+    emit_store_at(e, IR_M_i32, out, to, sum, 0);
   }
 }
 
@@ -626,7 +628,7 @@ static void pack_leaf(Emit *e, const FormatForm *f, const PackLeaf *lf, IrRef ba
     return;
   }
   IrRef v = emit_block_value(e, f, lf->at[at], base, offs, lin_const(0));
-  if (lf->is_int && lf->lo) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, IR_T_i32x16, lf->lo));
+  if (lf->is_int && lf->lo && !lf->as_is) v = ir_op2(&e->b, IR_sub, v, ir_const_i(&e->b, IR_T_i32x16, lf->lo));
   emit_store_at(e, lf->mem, out, to, v, 0);
 }
 

@@ -85,10 +85,11 @@ Dx dx_call(Dag *d, DxOp op, const Dx *arg);  /* one of them; 0: a gcd that is no
 typedef struct PackLeaf {
   bool is_int;
   IrMem mem;                /* float: f16 bf16 f32; int with gran > 1: u8 or u16 or i32; int with gran 1: unused (planes) */
-  int64_t lo, hi;           /* int: range; what is stored is value - lo */
+  int64_t lo, hi;           /* int: range; what is stored is value - lo, or the value where that fits as well */
+  bool as_is;
   int gran;                 /* elements that share it */
   Dx *at;                   /* [block / gran]: expression over DX_FIELD */
-  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 2, 1 bits */
+  int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 3, 2, 1 bits; 3 stand alone */
   Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
 
@@ -171,6 +172,13 @@ typedef struct PackLayout {
   int64_t leaf_stride[MAX_LEAVES];            /* bytes per gran, of codes per chunk */
 } PackLayout;
 PackLayout format_layout(const FormatForm *f, int64_t K);
+/* Where a quad, four consecutive codes of each of 16 rows, lies among the vectors of its chunk: bits to .. to + bits - 1 of each code stand from bit `at`
+   of their bytes on. A plane of 1, 2, 4 or 8 bits keeps quads above each other; of eight quads of 3 bits three vectors keep two each, the last two lie in what
+   is left of them. -> pieces */
+typedef struct PackPiece { int vec, at, bits, to; } PackPiece;
+enum { PACK_PIECES = 4 };
+int format_pieces(const FormatForm *f, int quad, PackPiece piece[PACK_PIECES]);
+int format_vectors(const FormatForm *f); /* of a chunk's codes */
 
 /* ---- inst.c: a program of statements --------------------------------------------------------------------------------- */
 typedef enum BufRole { BUF_INPUT, BUF_OUTPUT, BUF_TEMP, BUF_WEIGHT, BUF_STATE } BufRole;

@@ -200,6 +200,33 @@ Lin emit_leaf_byte(Emit *e, const FormatForm *f, const PackLayout *l, int s, Lin
   return lin_add(e, at, lin_scale(lin_divmod(e, entry, per, false), l->leaf_stride[s]));
 }
 
+/* Bits that quad q of a chunk stands above the low ends of its bytes, where most of it lies; -1: its codes do not fit there, or are a table's indices. */
+static int quad_above(const FormatForm *f, int q) {
+  const PackLeaf *l = &f->leaf[f->code];
+  PackPiece piece[PACK_PIECES];
+  int n = format_pieces(f, q, piece), above = piece[0].at - piece[0].to, bits = 0;
+  for (int i = 0; i < n; i++) bits += piece[i].bits;
+  return l->index || above < 0 || above + bits > 8 ? -1 : above;
+}
+
+/* Codes times 1 << above. */
+static IrRef quad_raised(Emit *e, int buf, Lin k, int q, int above) {
+  const FormatForm *f = form_of(e, buf);
+  PackLayout l = format_layout(f, buf_K(e, buf));
+  Lin at = emit_leaf_byte(e, f, &l, f->code, k);
+  PackPiece piece[PACK_PIECES];
+  int n = format_pieces(f, q, piece);
+  IrRef sum = 0;
+  for (int i = 0; i < n; i++) {
+    int bits = piece[i].bits, to = piece[i].to + above, by = piece[i].at - to;
+    IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, at, lin_const(piece[i].vec * 64)), 4);
+    if (by) v = ir_shift(&e->b, by > 0 ? IR_shr : IR_shl, v, by > 0 ? by : -by);
+    if (bits < 8) v = ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, ir_vec_type(IR_E_I32, e->lanes), (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << to))));
+    sum = sum ? ir_op2(&e->b, IR_or, sum, v) : v;
+  }
+  return sum;
+}
+
 /* Codes 4q .. 4q+3 of the chunk at element k, of each row: one byte each, as i32 lanes. */
 static IrRef quad(Emit *e, int buf, Lin k, int q) {
   const FormatForm *f = form_of(e, buf);
@@ -209,19 +236,10 @@ static IrRef quad(Emit *e, int buf, Lin k, int q) {
     if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
     return emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
   }
-  PackLayout l = format_layout(f, buf_K(e, buf));
-  Lin at = emit_leaf_byte(e, f, &l, f->code, k);
-  IrType t = ir_vec_type(IR_E_I32, e->lanes);
-  IrRef sum = 0;
-  for (int i = 0; i < lf->n_planes; i++) {
-    int bits = lf->plane_bits[i], slots = 8 / bits, n_vec = (f->chunk / 4 + slots - 1) / slots, to = lf->plane_shift[i];
-    int by = bits * (q / n_vec) - to;
-    IrRef v = packed_load(e, buf, IR_M_i32, lin_add(e, at, lin_const(q % n_vec * 64)), 4);
-    if (by) v = ir_shift(&e->b, by > 0 ? IR_shr : IR_shl, v, by > 0 ? by : -by);
-    if (bits < 8) v = ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, (int32_t)(0x01010101u * (uint32_t)(((1 << bits) - 1) << to))));
-    sum = sum ? ir_op2(&e->b, IR_or, sum, v) : v;
-    at.k += n_vec * 64;
-  }
+  PackPiece piece[PACK_PIECES];
+  int n = format_pieces(f, q, piece), above = n > 1 ? quad_above(f, q) : 0;
+  IrRef sum = quad_raised(e, buf, k, q, MAX(above, 0));
+  if (above > 0) sum = ir_shift(&e->b, IR_shr, sum, above);
   if (!lf->index) return sum;
   return ir_op2(&e->b, IR_shuf, emit_load_at(e, IR_M_i32, e->lanes, emit_table(e, f, lf->map), lin_const(0)), sum);
 }
@@ -254,7 +272,7 @@ static IrRef leaf_value(Emit *e, const FormatForm *f, int slot, int buf, Lin k) 
     PackLayout l = format_layout(f, buf_K(e, buf));
     v = packed_load(e, buf, lf->mem, emit_leaf_byte(e, f, &l, slot, k), ir_mem_bytes[lf->mem]);
   }
-  return lf->is_int && lf->lo ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
+  return lf->is_int && lf->lo && !lf->as_is ? ir_op2(&e->b, IR_add, v, ir_const_i(&e->b, t, lf->lo)) : v;
 }
 
 /* Of one element: what the form says more than once is computed once. */
@@ -364,6 +382,27 @@ bool emit_on_fours(Emit *e, Dx position, int axis) {
   return ok;
 }
 
+/* Sums of quads that stand above the low ends of their bytes, one for each height: shifted once, instead of every quad. */
+typedef struct Above { int n[8]; IrRef sum[8]; } Above;
+enum { LEAST_ABOVE = 3 }; /* quads that save more than a shift and an addition */
+
+/* Of one row: with more, each would shift sums of its own. */
+static void find_above(Emit *e, int buf, Dx position, int axis, int64_t len, Above *a) {
+  const FormatForm *f = form_of(e, buf);
+  for (int64_t q = 0; q < len && e->n_rows == 1 && !e->panel[buf].code; q += 4) {
+    Lin chunk;
+    int64_t j;
+    e->axis[axis] = lin_const(q);
+    int above = in_chunk(e, f, lin_of(e, position), &chunk, &j) ? quad_above(f, (int)(j / 4)) : 0;
+    if (above > 0 && (!e->s.short_dots || f->code_max << above <= 127)) a->n[above]++;
+  }
+}
+
+static IrRef add_above(Emit *e, const Above *a, IrRef sum) {
+  for (int i = 1; i < 8; i++) if (a->sum[i]) sum = ir_op2(&e->b, IR_add, ir_shift(&e->b, IR_sar, a->sum[i], i), sum);
+  return sum;
+}
+
 /* isum(k < n: a[.. + k] * w.code[row, .. + k]), n a multiple of 4: four products a step. */
 bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
   const DxNode n = e->d->node[red], body = e->d->node[n.arg[1]];
@@ -392,11 +431,19 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     top = ARENA_ARRAY(e->a, IrRef, e->n_rows);
     for (int k = 0; k < r.n; k++) top[k] = zero;
   }
+  Above above = {0};
+  find_above(e, (int)w.ival, w.arg[1], axis, len, &above);
   for (int64_t q = 0; q < len; q += 4) {
     Lin chunk;
     int64_t j;
     e->axis[axis] = lin_const(q);
     if (!in_chunk(e, f, lin_of(e, w.arg[1]), &chunk, &j)) break;
+    int up = quad_above(f, (int)(j / 4));
+    if (up > 0 && above.n[up] >= LEAST_ABOVE) {
+      IrRef s = ir_splat(&e->b, emit_load_at(e, IR_M_i32, 1, buf_base(e, (int)a.ival), buf_index(e, (int)a.ival, a.arg, a.n_args)), e->lanes);
+      above.sum[up] = ir_dot4(&e->b, above.sum[up] ? above.sum[up] : zero, quad_raised(e, (int)w.ival, chunk, (int)(j / 4), up), s, f->code_max << up);
+      continue;
+    }
     IrRef u = quad(e, (int)w.ival, chunk, (int)(j / 4)), high = 0;
     if (top) {
       high = ir_op2(&e->b, IR_and, ir_shift(&e->b, IR_shr, u, 7), ir_const_i(&e->b, t, 0x01010101));
@@ -410,6 +457,7 @@ bool emit_dot4(Emit *e, Dx red, Vals *init, Vals *out) {
     }
   }
   for (int k = 0; top && k < r.n; k++) r.v[k] = ir_op2(&e->b, IR_add, r.v[k], ir_shift(&e->b, IR_shl, top[k], 7));
+  r.v[0] = add_above(e, &above, r.v[0]);
   e->row = 0;
   e->axis[axis] = saved;
   *out = r;

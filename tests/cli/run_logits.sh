@@ -37,8 +37,12 @@ if [ -c /dev/full ]; then
   [ -e "$TEST_TMP/full" ] && ok "the device is still there" || not_ok "the device is still there" "it was removed"
 else skip "logits to a full device" "no /dev/full here"; fi
 printf '1 512' > "$TEST_TMP/bad"
-mkfifo "$TEST_TMP/pipe" && { cat "$TEST_TMP/pipe" > /dev/null & }
-expect "an id outside the vocabulary, into a pipe" 1 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
+mkfifo "$TEST_TMP/pipe"
+expect "an id outside the vocabulary, into a pipe that nobody reads" 1 timeout 60 "$LUMEN" logits $M --ids "$TEST_TMP/bad" --out "$TEST_TMP/pipe" --context 8
+cat "$TEST_TMP/pipe" > "$TEST_TMP/read" &
+expect "into a pipe" 0 timeout 60 "$LUMEN" logits $M --ids "$TEST_TMP/ids" --out "$TEST_TMP/pipe"
+wait
+[ -s "$TEST_TMP/read" ] && ok "comes out of it" || not_ok "comes out of it" "nothing did"
 [ -p "$TEST_TMP/pipe" ] && ok "the pipe stays" || not_ok "the pipe stays" "it is gone"
 expect "no --ids" 2 "$LUMEN" logits $M --out "$TEST_TMP/c"
 expect "no --out" 2 "$LUMEN" logits $M --ids "$TEST_TMP/ids"

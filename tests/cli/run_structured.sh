@@ -114,6 +114,12 @@ is_json "ends the answer" "$out" 'o["reason"] == "stop" and o["text"] == ""'
 echo '{"name": "f"}' > "$TEST_TMP/object.json"
 expect "--tools that are no array" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/object.json"
 has "the file is named" "$err" "object.json: expected a JSON array of tools"
+echo '[{"type":"web_search"},{"type":"function","function":{"name":"f"}}]' > "$TEST_TMP/own.json"
+expect "a tool that servers run themselves" 0 "$LUMEN" run $M "x" --tools "$TEST_TMP/own.json" --chat-template-file tests/text/templates/templates/Qwen-Qwen3-0.6B.jinja -T 0 -n 1 -c 2048
+has "is told of" "$err" "own.json: 1 of 2 tools are no functions and left out"
+echo '[{"type":"web_search"}]' > "$TEST_TMP/own.json"
+expect "nothing else, and a call required" 2 "$LUMEN" run $M "x" --tools "$TEST_TMP/own.json" --tool-choice required
+has "is refused" "$err" "own.json: tool choice: none of the tools is a function"
 expect "--think where the template cannot tell" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think high
 has "says that nothing changes" "$err" "--think high changes nothing: no chat template is used"
 expect "--think off there" 0 "$LUMEN" run $M "x" -T 0 -n 1 --raw --think off

@@ -32,6 +32,9 @@ has "is a failure" "$out" "ran no case"
 unit bad 'echo "ok - a"; sleep 30' 'runtests: timeout 1'
 expect "a program that hangs" 1 "$tree/tools/runtests" build bad
 has "is stopped" "$out" "still running after 1 s"
+unit bad 'echo "ok - a"; sleep 30' 'runtests: machine code, timeout 1'
+expect "one that hangs and says more of itself" 1 "$tree/tools/runtests" build bad
+has "is stopped too" "$out" "still running after 1 s"
 rm "$tree/build/tests/bad"
 expect "a program that was not built" 1 "$tree/tools/runtests" build bad
 has "is a failure too" "$out" "did not start"

@@ -46,7 +46,7 @@ odd15 60 201 0.06 leaf2: integer -8..7, shared by 1; 4-bit plane
 plane5 64 202 0.01 integer road: group 64, bias 0, codes 0..31
 signmag6 32 203 0.01 integer road: group 32, bias 31, codes 0..62
 penta 96 204 0 integer road: group 48, bias 2, codes 0..4
-blockbook 128 205 0.12 leaf0: integer 0..7, shared by 1; 2-bit plane, 1-bit plane
+blockbook 128 205 0.12 leaf0: integer 0..7, shared by 1; 3-bit plane
 ladder 32 206 - leaf0: f32
 bigend 48 207 0.005 integer road: group 48, bias 0, codes 0..255
 powers 32 208 0 leaf0: integer 0..15, shared by 1; 4-bit plane

@@ -1,4 +1,5 @@
-/* libFuzzer target of tokenizers. Three ways, by the first byte: a broken tokenizer file (tokenizer.json, tokenizer.model, tekken.json, tiktoken: the
+/* libFuzzer target of tokenizers. Four ways, by the first byte: metadata as a GGUF file has it, a line for each token or merge (the line's first
+   byte its type, or 'm'), that tokenizes a fixed text; a broken tokenizer file (tokenizer.json, tokenizer.model, tekken.json, tiktoken: the
    text decides) that tokenizes a fixed text; a whole tokenizer file up to a zero byte and the text behind it; a text alone for vocabularies that are
    kept. Anything is refused or tokenized: ids are in the vocabulary, twice the same, what they say is UTF-8, and a text may be cut
    at a decoder's every id. tests/fuzz/run builds and runs it; LUMEN_FUZZ_TOKENIZERS is the folder of the vocabularies that are kept. */
@@ -48,6 +49,39 @@ static void broken_file(const char *p, size_t n, const char *text, size_t n_text
   arena_free(a);
 }
 
+static void metadata(const char *p, size_t n, const char *text, size_t n_text, unsigned flags) {
+  enum { LINES_MAX = 400 };
+  static const char *const kinds[] = {"gpt2", "rwkv", "llama", "bert", "t5", "gemma4"};
+  const char *token[LINES_MAX], *merge[LINES_MAX];
+  uint32_t token_bytes[LINES_MAX], merge_bytes[LINES_MAX];
+  int32_t type[LINES_MAX];
+  float score[LINES_MAX];
+  TextVocabSource s = {.kind = n ? kinds[(uint8_t)p[0] % COUNT_OF(kinds)] : "rwkv", .token = token, .token_bytes = token_bytes, .type = type, .score = score, .merge = merge,
+                       .merge_bytes = merge_bytes, .bos = -1, .eos = -1, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
+  for (size_t at = n > 0; at < n && s.n_tokens < LINES_MAX && s.n_merges < LINES_MAX;) {
+    const char *line = p + at, *nl = memchr(line, '\n', n - at);
+    size_t k = nl ? (size_t)(nl - line) : n - at;
+    at += k + 1;
+    if (!k) continue;
+    if (*line == 'm') {
+      merge[s.n_merges] = line + 1;
+      merge_bytes[s.n_merges++] = (uint32_t)(k - 1);
+      continue;
+    }
+    token[s.n_tokens] = line + 1;
+    token_bytes[s.n_tokens] = (uint32_t)(k - 1);
+    type[s.n_tokens] = *line - '0';
+    score[s.n_tokens] = -(float)(s.n_tokens % 7) / 3;
+    s.n_tokens++;
+  }
+  s.unk = s.n_tokens ? 0 : -1;
+  TextVocab *v = NULL;
+  Err *e = text_vocab_new(&s, &v);
+  if (!e) check(v, text, n_text, flags);
+  err_free(e);
+  text_vocab_free(v);
+}
+
 enum { N_KEPT = 8 };
 static TextVocab *kept[N_KEPT];
 static int n_kept = -1;
@@ -82,6 +116,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   unsigned flags = data[0] >> 2 & 31;
   if (data[0] % 4 == 3) {
     if (n_kept > 0) check(kept[data[0] / 64 + (n > 1 && data[1] & 1 ? 4 : 0) < n_kept ? data[0] / 64 + (n > 1 && data[1] & 1 ? 4 : 0) : 0], p, n - 1, flags);
+    return 0;
+  }
+  if (data[0] % 4 == 1) {
+    metadata(p, n - 1, sample, sizeof sample - 1, flags);
     return 0;
   }
   const char *zero = data[0] % 4 == 2 ? memchr(p, 0, n - 1) : NULL;

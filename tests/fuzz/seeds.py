@@ -184,6 +184,11 @@ for i, f in enumerate(raw):
         out.write(bytes([4 * i & 60]) + f)
     with open(os.path.join(sys.argv[1], "tokenizer", f"both{i}"), "wb") as out:
         out.write(bytes([2 + 4 * i & 255]) + f.replace(b"\0", b" ") + b"\0" + texts[i % len(texts)].encode())
+lines = ["3<s>"] + [f"1\\x{b:02x}" for b in range(256)] + ["1He", "1llo", "1\\n\\n\\t", "1\\xea\\xb0\\x80", "1aaaa", "4api"]
+bpe_lines = ["2<unk>"] + ["1" + c for c in "Helo aĠ"] + ["1He", "1ll", "4api", "mH e", "ml l"]
+for i, (kind, rows) in enumerate([(1, lines), (0, bpe_lines), (2, bpe_lines), (3, bpe_lines), (4, bpe_lines), (5, bpe_lines)]):
+    with open(os.path.join(sys.argv[1], "tokenizer", f"meta{i}"), "wb") as out:
+        out.write(bytes([1 + 4 * i, kind]) + "\n".join(rows).encode())
 for i, t in enumerate(texts * 4):
     with open(os.path.join(sys.argv[1], "tokenizer", f"text{i}"), "wb") as out:
         out.write(bytes([3 + 64 * (i // 6) + 4 * (i % 3)]) + t.encode())

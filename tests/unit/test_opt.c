@@ -207,8 +207,8 @@ static void linear_with(const char *format, const char *precision, int M, int N,
 }
 
 static void linear_case(const char *format, const char *precision, int M, int N, int K, Seen *seen) {
-  Sched s[4] = {{.lanes = 16, .tile = {4, 1}, .n_tiles = 2}, {.lanes = 8, .tile = {3, 1}, .n_tiles = 2, .stage = true}, {.lanes = 4, .tile = {1}, .n_tiles = 1}, {.lanes = 16, .tile = {2, 1}, .n_tiles = 2, .stage = true}};
-  linear_with(format, precision, M, N, K, s, 4, false, seen);
+  Sched s[5] = {{.lanes = 16, .tile = {4, 1}, .n_tiles = 2}, {.lanes = 8, .tile = {3, 1}, .n_tiles = 2, .stage = true}, {.lanes = 4, .tile = {1}, .n_tiles = 1}, {.lanes = 16, .tile = {2, 1}, .n_tiles = 2, .stage = true}, {.lanes = 16, .tile = {2, 1}, .n_tiles = 2, .stage = true, .steps = true}};
+  linear_with(format, precision, M, N, K, s, COUNT_OF(s), false, seen);
 }
 
 /* The interpreted tiles against the plain form: what a machine with them runs, checked on any. Rows: full tiles and some left over. */
