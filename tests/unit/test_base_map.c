@@ -57,7 +57,9 @@ static void foreign(void) {
       _exit(p[0]);
     }
     int status = 0;
-    EXPECT(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS, "status %x", status);
+    EXPECT(waitpid(child, &status, 0) == child);
+    bool reported = getenv("TEST_SANITIZED") && WIFEXITED(status) && WEXITSTATUS(status) == 1; /* a sanitizer's handler was there before ours: it tells and ends */
+    EXPECT(reported || (WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS), "status %x", status);
   }
 }
 
