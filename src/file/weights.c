@@ -43,9 +43,9 @@ void file_weights_close(Weights *w) {
   for (int i = 0; i < w->n_files; i++) os_unmap_file(&w->map[i]);
 }
 
-bool file_weights_failed(const Weights *w) {
-  for (int i = 0; i < w->n_files; i++) if (os_map_failed(&w->map[i])) return true;
-  return false;
+Err *file_weights_failed(const Weights *w) {
+  for (int i = 0; i < w->n_files; i++) if (os_map_failed(&w->map[i])) return os_map_check(&w->map[i], w->file[i]);
+  return NULL;
 }
 
 Err *file_weights_check(const Weights *w) {
