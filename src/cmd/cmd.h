@@ -44,5 +44,5 @@ Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options,
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
 void cmd_vocab_tell(const char *command, const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
 /* What --tokenizer names: a tokenizer file, a folder with one, or a model file; of that *w is the view, to be closed after the vocabulary. */
-Err *cmd_tokenizer_open(Arena *a, const char *command, const char *path, Weights **w, TextVocab **out);
+Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out);
 #endif

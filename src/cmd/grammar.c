@@ -157,7 +157,8 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
-  Err *e = o->tokenizer ? cmd_tokenizer_open(a, "grammar", o->tokenizer, &w, &v) : NULL;
+  Err *e = o->tokenizer ? cmd_tokenizer_open(a, o->tokenizer, &w, &v) : NULL;
+  cmd_vocab_tell("grammar", v);
   if (!e && v) {
     start = os_thread_cpu_ns();
     e = grammar_vocab_new_with(v, reply ? keeps_marker : NULL, reply, &gv);
