@@ -56,7 +56,7 @@ static Err *stop_ids_take(Argv *v, const json_t *request) {
   size_t i;
   if (!ids || json_is_null(ids)) return NULL;
   if (!json_is_array(ids)) return err_new(ERR_USAGE, "%s: stop_token_ids: expected an array of token ids", v->path);
-  json_array_foreach((json_t *)(uintptr_t)ids, i, id) {
+  json_array_foreach(ids, i, id) {
     if (!json_is_integer(id)) return err_new(ERR_USAGE, "%s: stop_token_ids[%zu]: expected a token id", v->path, i);
     add(v, "stop_token", number_text(v->a, id));
   }
