@@ -178,11 +178,6 @@ Err *model_bind(Model *m, const char *path) {
   return model_bind_tensors(m);
 }
 
-static Err *prepare_parts(Model *m, const char *path) {
-  TRY(model_bind(m, path));
-  return model_build_graph(m);
-}
-
 static Err *load_parts(Model *m) {
   Section *all[2] = {m->pre, m->post};
   for (int i = 0; i < 2 + m->n_bodies; i++) {
@@ -217,8 +212,8 @@ static Err *tell_path(Err *e, const char *path) {
 Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
   int64_t t0 = os_now_ns();
   Model *m = model_new(opt);
-  m->path = arena_dup(m->arena, path);
-  Err *e = prepare_parts(m, path);
+  Err *e = model_bind(m, path);
+  if (!e) e = model_build_graph(m);
   if (m->weights) e = file_weights_explain(m->weights, e);
   m->times.open_ns = os_now_ns() - t0;
   if (e) model_close(m);
@@ -229,7 +224,7 @@ Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
 Err *model_load(Model *m) {
   int64_t t0 = os_now_ns();
   if (m->is_loaded) return NULL;
-  TRY(tell_path(load_parts(m), m->path));
+  TRY(tell_path(load_parts(m), m->weights->path));
   m->is_loaded = true;
   m->times.open_ns += os_now_ns() - t0;
   return NULL;

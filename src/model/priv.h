@@ -107,7 +107,7 @@ struct Model {
   Weights *weights;
   HyperEnv env;
   ModelOptions opt;
-  const char *path; bool is_loaded;
+  bool is_loaded;
   const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;
