@@ -33,10 +33,10 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   TextChat *chat;
   json_t *js = NULL, *tools = NULL;
   Err *e = os_read_input(o->template, INPUT_MAX, &text);
-  if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", o->template);
+  if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", os_input_name(o->template));
   if (!e) e = json_parse_input(o->tools, INPUT_MAX, &js);
   if (!e) e = text_tools_normalise(js, "tools", &tools);
-  if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", o->tools);
+  if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", os_input_name(o->tools));
   Str told = {0};
   if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
   if (told.n) fputs(told.p, stderr);
@@ -53,7 +53,7 @@ static Err *compile(const GrammarOpts *o, Grammar **out) {
   if (o->gbnf) {
     Str s = {0};
     Err *e = os_read_input(o->gbnf, INPUT_MAX, &s);
-    if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", o->gbnf);
+    if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", os_input_name(o->gbnf));
     str_free(&s);
     return e;
   }
@@ -62,7 +62,7 @@ static Err *compile(const GrammarOpts *o, Grammar **out) {
   unsigned flags = (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0);
   Err *e = grammar_from_schema(js, flags, out);
   json_decref(js);
-  return err_wrap(e, "%s", o->schema);
+  return err_wrap(e, "%s", os_input_name(o->schema));
 }
 
 typedef struct Times { double *us; int n, cap; } Times;

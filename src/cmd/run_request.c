@@ -102,7 +102,7 @@ static void unheeded_tell(const char *path, const json_t *request) {
 }
 
 Err *cmd_run_request_options(Run *r) {
-  Argv v = {.a = r->arena, .path = r->o->request};
+  Argv v = {.a = r->arena, .path = os_input_name(r->o->request)};
   RunOpts *o = ARENA_NEW(r->arena, RunOpts);
   OptRest rest;
   PUSH(v.a, v.arg, v.n, v.cap, r->argv[0]);

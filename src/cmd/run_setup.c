@@ -106,7 +106,7 @@ static Err *logprobs_get(Run *r) {
 /* The template that the options give. Broken ones are refused before a model is loaded. */
 static Err *template_read(Run *r) {
   const RunOpts *o = r->o;
-  const char *name = o->chat_template_file ? o->chat_template_file : "--chat-template";
+  const char *name = o->chat_template_file ? os_input_name(o->chat_template_file) : "--chat-template";
   Str s = {0};
   TextTemplate *t;
   if (!o->chat_template && !o->chat_template_file) return NULL;
@@ -163,7 +163,7 @@ static void thinking_check(const Run *r) {
 static Err *gbnf_read(const char *path, Grammar **out) {
   Str s = {0};
   Err *e = os_read_input(path, MAX_FILE_BYTES, &s);
-  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
+  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", os_input_name(path));
   str_free(&s);
   return e;
 }
@@ -173,7 +173,7 @@ static Err *schema_read(const char *path, Grammar **out) {
   TRY(json_parse_input(path, MAX_FILE_BYTES, &js));
   Err *e = grammar_from_schema(js, 0, out);
   json_decref(js);
-  return err_wrap(e, "%s", path);
+  return err_wrap(e, "%s", os_input_name(path));
 }
 
 /* The option's choice, else the request's. */
@@ -230,7 +230,7 @@ static Err *tools_read(Run *r) {
   if (!r->tools && (o->strict || mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE))
     return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
   if (!r->tools) return NULL;
-  const char *path = o->tools ? o->tools : o->request;
+  const char *path = os_input_name(o->tools ? o->tools : o->request);
   TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", path));
   size_t n = json_array_size(tools), n_given = json_array_size(r->tools);
   json_decref(tools);
@@ -249,14 +249,14 @@ static Err *grammar_read(Run *r) {
   if (o->gbnf) return gbnf_read(o->gbnf, &r->grammar);
   if (o->regex) return err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex");
   if (o->json_object) return grammar_from_json_object(0, &r->grammar);
-  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", o->request) : NULL;
+  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", os_input_name(o->request)) : NULL;
 }
 
 static Err *request_read(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_input(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", os_input_name(r->o->request));
   return cmd_run_request_options(r);
 }
 
