@@ -195,26 +195,23 @@ static bool keeps_marker(void *reply, const char *spelling, size_t n) { return t
 static Err *calls_open(Run *r) {
   const TextToolChoice *choice = &r->choice;
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
-  json_t *tools;
-  TRY(text_tools_normalise(r->tools, "tools", &tools));
-  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  TextCallsOptions calls = {.tools = r->functions, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
   Str told = {0};
   Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
   if (told.n) fprintf(stderr, "lumen run: not enforced: %s", told.p);
   str_free(&told);
   r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
-  TextReplyOptions options = {.tools = tools};
+  TextReplyOptions options = {.tools = r->functions};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
   if (!e) e = grammar_vocab_new_with(r->vocab, keeps_marker, reply, &r->grammar_vocab);
   text_reply_free(reply);
-  json_decref(tools);
   return e;
 }
 
 static Err *tools_read(Run *r) {
   const RunOpts *o = r->o;
-  json_t *given = NULL, *tools;
+  json_t *given = NULL;
   TRY(choice_read(r, &r->choice));
   TextToolMode mode = r->choice.mode;
   if (o->tools) {
@@ -231,9 +228,8 @@ static Err *tools_read(Run *r) {
     return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
   if (!r->tools) return NULL;
   const char *path = os_input_name(o->tools ? o->tools : o->request);
-  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", path));
-  size_t n = json_array_size(tools), n_given = json_array_size(r->tools);
-  json_decref(tools);
+  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &r->functions), "%s", path));
+  size_t n = json_array_size(r->functions), n_given = json_array_size(r->tools);
   r->holds_calls = n && (mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many);
   if (!n && (mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE)) return err_new(ERR_USAGE, "%s: tool choice: none of the tools is a function", path);
   if (n < n_given) fprintf(stderr, "lumen run: %s: %zu of %zu tools are no functions and left out\n", path, n_given - n, n_given);
@@ -299,6 +295,7 @@ void cmd_run_close(Run *r) {
   grammar_vocab_free(r->grammar_vocab);
   json_decref(r->request);
   json_decref(r->tools);
+  json_decref(r->functions);
   json_decref(r->special);
   text_vocab_free(r->vocab);
   model_close(r->model);
