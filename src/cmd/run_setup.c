@@ -160,22 +160,6 @@ static void thinking_check(const Run *r) {
 
 /* ---- grammar and tools ---- */
 
-static Err *gbnf_read(const char *path, Grammar **out) {
-  Str s = {0};
-  Err *e = os_read_input(path, MAX_FILE_BYTES, &s);
-  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", os_input_name(path));
-  str_free(&s);
-  return e;
-}
-
-static Err *schema_read(const char *path, Grammar **out) {
-  json_t *js;
-  TRY(json_parse_input(path, MAX_FILE_BYTES, &js));
-  Err *e = grammar_from_schema(js, 0, out);
-  json_decref(js);
-  return err_wrap(e, "%s", os_input_name(path));
-}
-
 /* The option's choice, else the request's. */
 static Err *choice_read(const Run *r, TextToolChoice *out) {
   const char *how = r->o->tool_choice;
@@ -189,9 +173,6 @@ static Err *choice_read(const Run *r, TextToolChoice *out) {
   return e;
 }
 
-/* Special tokens that stand in calls write their spelling in these grammars. */
-static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
-
 static Err *calls_open(Run *r) {
   const TextToolChoice *choice = &r->choice;
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
@@ -204,7 +185,7 @@ static Err *calls_open(Run *r) {
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = r->functions};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
-  if (!e) e = grammar_vocab_new_with(r->vocab, keeps_marker, reply, &r->grammar_vocab);
+  if (!e) e = grammar_vocab_new_with(r->vocab, cmd_keeps_marker, reply, &r->grammar_vocab);
   text_reply_free(reply);
   return e;
 }
@@ -241,8 +222,8 @@ static Err *grammar_read(Run *r) {
   int n = !!o->schema + !!o->regex + !!o->gbnf + o->json_object;
   if (n > 1) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf: one of them");
   if (n && r->holds_calls) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
-  if (o->schema) return schema_read(o->schema, &r->grammar);
-  if (o->gbnf) return gbnf_read(o->gbnf, &r->grammar);
+  if (o->schema) return cmd_schema_read(o->schema, 0, &r->grammar);
+  if (o->gbnf) return cmd_gbnf_read(o->gbnf, &r->grammar);
   if (o->regex) return err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex");
   if (o->json_object) return grammar_from_json_object(0, &r->grammar);
   return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", os_input_name(o->request)) : NULL;
