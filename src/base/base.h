@@ -90,6 +90,7 @@ Err *os_open_regular(const char *path, int *fd, struct stat *st); /* for reading
 Err *os_read_file(const char *path, size_t max_bytes, Str *out);   /* a regular file: no pipe is waited for */
 Err *os_read_text(const char *path, size_t max_bytes, Str *out);   /* likewise, what somebody wrote: less a byte order mark. Fails: ERR_FORMAT too (UTF-16) */
 Err *os_read_input(const char *path, size_t max_bytes, Str *out);  /* the same of what the user names: "-" is standard input, a pipe is read to its end */
+const char *os_input_name(const char *path);                       /* for errors: "-" as words */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);

@@ -78,5 +78,5 @@ Err *json_parse_file(const char *path, size_t max_bytes, json_t **out) {
 Err *json_parse_input(const char *path, size_t max_bytes, json_t **out) {
   Str s = {0};
   Err *e = os_read_input(path, max_bytes, &s);
-  return parse_and_free(e, &s, max_bytes, strcmp(path, "-") ? path : "standard input", out);
+  return parse_and_free(e, &s, max_bytes, os_input_name(path), out);
 }

@@ -4,6 +4,7 @@
 
    In: paths. Out: bytes that can always be read. Must hold: nobody reads a mapping that is being unmapped. */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ typedef struct Mapped Mapped;
 struct Mapped { _Atomic(uintptr_t) begin, end; atomic_bool is_taken, has_failed; struct stat st; Mapped *next; };
 static _Atomic(Mapped *) mapped;
 static atomic_int n_failed;                 /* pages, of all files so far */
-static atomic_bool has_handler;
+static pthread_once_t handler = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 
 static Mapped *mapped_at(uintptr_t at) {
@@ -57,10 +58,10 @@ static Mapped *take_row(void) {
   return m;
 }
 
+static void handle_bus_errors(void) { sigaction(SIGBUS, &(struct sigaction){.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO}, &before); }
+
 static void watch(const FileMap *f, const struct stat *st) {
-  bool had = false;
-  struct sigaction act = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
-  if (atomic_compare_exchange_strong(&has_handler, &had, true)) sigaction(SIGBUS, &act, &before);
+  pthread_once(&handler, handle_bus_errors);
   Mapped *m = take_row();
   m->st = *st;
   atomic_store(&m->has_failed, false);

@@ -58,20 +58,18 @@ Err *os_read_all(FILE *f, size_t max_bytes, Str *out) {
   return NULL;
 }
 
-static Err *read_and_close(FILE *f, const char *path, size_t max_bytes, Str *out) {
-  Err *e = os_read_all(f, max_bytes, out);
-  fclose(f);
-  return err_wrap(e, "%s", path);
-}
-
 Err *os_read_file(const char *path, size_t max_bytes, Str *out) {
   int fd;
   struct stat st;
   TRY(os_open_regular(path, &fd, &st));
   FILE *f = fdopen(fd, "rb");
-  if (f) return read_and_close(f, path, max_bytes, out);
-  close(fd);
-  return err_new(ERR_MEMORY, "%s: no memory to read it", path);
+  if (!f) {
+    close(fd);
+    return err_new(ERR_MEMORY, "%s: no memory to read it", path);
+  }
+  Err *e = os_read_all(f, max_bytes, out);
+  fclose(f);
+  return err_wrap(e, "%s", path);
 }
 
 /* Moves what was read, less a byte order mark, to out. */
@@ -90,13 +88,16 @@ Err *os_read_text(const char *path, size_t max_bytes, Str *out) {
   return take_text(e, &s, path, out);
 }
 
+const char *os_input_name(const char *path) { return strcmp(path, "-") ? path : "standard input"; }
+
 Err *os_read_input(const char *path, size_t max_bytes, Str *out) {
   Str s = {0};
-  bool is_stdin = !strcmp(path, "-");
-  FILE *f = is_stdin ? NULL : fopen(path, "rbe");
-  if (!f && !is_stdin) return io_err(path, "cannot be opened");
-  Err *e = f ? read_and_close(f, path, max_bytes, &s) : err_wrap(os_read_all(stdin, max_bytes, &s), "standard input");
-  return take_text(e, &s, f ? path : "standard input", out);
+  const char *name = os_input_name(path);
+  FILE *f = name == path ? fopen(path, "rbe") : stdin;
+  if (!f) return io_err(path, "cannot be opened");
+  Err *e = err_wrap(os_read_all(f, max_bytes, &s), "%s", name);
+  if (f != stdin) fclose(f);
+  return take_text(e, &s, name, out);
 }
 
 static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {

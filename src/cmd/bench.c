@@ -163,10 +163,9 @@ static Err *measure(Bench *b, int64_t warm_ns) {
 }
 
 /* ---- the command ---- */
-/* What the model was made for, by its files: refused before anything is read or compiled. */
-static Err *check_context(const BenchOpts *o, const ModelOptions *options, const char *path, int64_t wanted) {
-  int64_t own;
-  TRY(model_own_context(path, options, &own));
+/* What the model was made for, by its files: refused before its weights are read or anything is compiled. */
+static Err *check_context(const BenchOpts *o, const Model *m, int64_t wanted) {
+  int64_t own = model_made_for(m);
   if (!own || wanted <= own) return NULL;
   return err_new(ERR_USAGE, "%lld tokens a sequence (--prompt %lld, --context %lld, --generate %lld), but the model was made for %lld", (long long)wanted, (long long)o->prompt, (long long)o->context, (long long)o->generate, (long long)own);
 }
@@ -182,13 +181,14 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   TRY(cmd_output_check(o->json));
   TRY(cmd_output_check(o->svg));
   TRY(cmd_model_locate(a, name, &path));
-  TRY(check_context(o, &options, path, wanted));
+  TRY(model_prepare(path, &options, &b.m));
+  Err *e = check_context(o, b.m, wanted);
   int64_t t = os_now_ns();
-  TRY(warm(a, path));
+  if (!e) e = warm(a, path);
   int64_t warm_ns = os_now_ns() - t;
-  TRY(model_open(path, &options, &b.m));
+  if (!e) e = model_load(b.m);
   CmdQuiet q = cmd_quiet_now();
-  Err *e = measure(&b, warm_ns);
+  if (!e) e = measure(&b, warm_ns);
   b.others = cmd_others_percent(&q);
   if (!e) e = cmd_bench_tell(&b);
   for (int i = 0; i < o->batch; i++) seq_free(b.seq[i]);

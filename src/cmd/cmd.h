@@ -6,6 +6,7 @@
 #include "base/opt.h"
 #include "file/file.h"
 #include "model/model.h"
+#include "text/grammar.h"
 
 /* The exit codes, documented in docs/commands.md. */
 typedef enum CmdExit { CMD_OK = 0, CMD_FAILED = 1, CMD_USAGE = 2, CMD_INTERRUPTED = 130 } CmdExit;
@@ -44,5 +45,9 @@ Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options,
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
 void cmd_vocab_tell(const char *command, const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
 /* What --tokenizer names: a tokenizer file, a folder with one, or a model file; of that *w is the view, to be closed after the vocabulary. */
-Err *cmd_tokenizer_open(Arena *a, const char *command, const char *path, Weights **w, TextVocab **out);
+Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out);
+/* grammar.c: from files that the user names, as os_read_input. */
+Err *cmd_gbnf_read(const char *path, Grammar **out);
+Err *cmd_schema_read(const char *path, unsigned flags, Grammar **out);
+bool cmd_keeps_marker(void *reply, const char *spelling, size_t n); /* for grammar_vocab_new_with: special tokens that stand in calls write their spelling */
 #endif

@@ -176,7 +176,7 @@ static Err *advance(Convert *c, const Recode *r, size_t at, size_t n_bytes) {
   if (!r->row && !r->fixed && !r->parts) os_drop_file_pages(r->from->p + at, n_bytes);
   c->done_bytes += (int64_t)n_bytes;
   draw(c, false);
-  TRY(file_weights_failed(c->in) ? file_weights_check(c->in) : NULL);
+  TRY(file_weights_failed(c->in));
   return interrupted ? err_new(ERR_CANCELLED, "interrupted") : NULL;
 }
 

@@ -25,7 +25,7 @@ OPT_DEFINE(GrammarOpts, ROWS)
 
 enum { INPUT_MAX = 64 << 20 };
 
-static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
+bool cmd_keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
 
 /* The calls of a template's tools; reply: NULL, or one that knows their markers. */
 static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextReply **reply) {
@@ -33,10 +33,10 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   TextChat *chat;
   json_t *js = NULL, *tools = NULL;
   Err *e = os_read_input(o->template, INPUT_MAX, &text);
-  if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", o->template);
+  if (!e) e = err_wrap(text_chat_new(a, text.n ? text.p : "", text.n, NULL, &chat), "%s", os_input_name(o->template));
   if (!e) e = json_parse_input(o->tools, INPUT_MAX, &js);
   if (!e) e = text_tools_normalise(js, "tools", &tools);
-  if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", o->tools);
+  if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", os_input_name(o->tools));
   Str told = {0};
   if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
   if (told.n) fputs(told.p, stderr);
@@ -48,21 +48,26 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   return e;
 }
 
-static Err *compile(const GrammarOpts *o, Grammar **out) {
-  if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
-  if (o->gbnf) {
-    Str s = {0};
-    Err *e = os_read_input(o->gbnf, INPUT_MAX, &s);
-    if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", o->gbnf);
-    str_free(&s);
-    return e;
-  }
+Err *cmd_gbnf_read(const char *path, Grammar **out) {
+  Str s = {0};
+  Err *e = os_read_input(path, INPUT_MAX, &s);
+  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", os_input_name(path));
+  str_free(&s);
+  return e;
+}
+
+Err *cmd_schema_read(const char *path, unsigned flags, Grammar **out) {
   json_t *js;
-  TRY(json_parse_input(o->schema, INPUT_MAX, &js));
-  unsigned flags = (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0);
+  TRY(json_parse_input(path, INPUT_MAX, &js));
   Err *e = grammar_from_schema(js, flags, out);
   json_decref(js);
-  return err_wrap(e, "%s", o->schema);
+  return err_wrap(e, "%s", os_input_name(path));
+}
+
+static Err *compile(const GrammarOpts *o, Grammar **out) {
+  if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
+  if (o->gbnf) return cmd_gbnf_read(o->gbnf, out);
+  return cmd_schema_read(o->schema, (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0), out);
 }
 
 typedef struct Times { double *us; int n, cap; } Times;
@@ -157,10 +162,11 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
-  Err *e = o->tokenizer ? cmd_tokenizer_open(a, "grammar", o->tokenizer, &w, &v) : NULL;
+  Err *e = o->tokenizer ? cmd_tokenizer_open(a, o->tokenizer, &w, &v) : NULL;
+  cmd_vocab_tell("grammar", v);
   if (!e && v) {
     start = os_thread_cpu_ns();
-    e = grammar_vocab_new_with(v, reply ? keeps_marker : NULL, reply, &gv);
+    e = grammar_vocab_new_with(v, reply ? cmd_keeps_marker : NULL, reply, &gv);
     vocab_ms = (double)(os_thread_cpu_ns() - start) / 1e6;
   }
   if (!e) {

@@ -35,7 +35,7 @@ static Err *ids_parse(const char *text, size_t n, const char *path, TextIds *out
 static Err *ids_read(const char *path, TextIds *out) {
   Str s = {0};
   Err *e = os_read_input(path, MAX_IDS_BYTES, &s);
-  if (!e) e = ids_parse(s.n ? s.p : "", s.n, strcmp(path, "-") ? path : "standard input", out);
+  if (!e) e = ids_parse(s.n ? s.p : "", s.n, os_input_name(path), out);
   str_free(&s);
   return e;
 }

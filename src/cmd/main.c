@@ -62,9 +62,9 @@ Err *cmd_output_check(const char *path) {
   char folder[4096];
   if (!path || !strcmp(path, "-")) return NULL;
   if (os_is_dir(path)) return err_new(ERR_USAGE, "%s: is a folder, expected the file to write", path);
-  if (os_exists(path) && access(path, W_OK)) return err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+  if (os_exists(path)) return access(path, W_OK) ? err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno)) : NULL;
   const char *slash = strrchr(path, '/');
-  if (os_exists(path) || (slash && (size_t)(slash - path) >= sizeof folder)) return NULL;
+  if (slash && (size_t)(slash - path) >= sizeof folder) return NULL;
   snprintf(folder, sizeof folder, "%.*s", slash ? (int)MAX(slash - path, 1) : 1, slash ? path : ".");
   return access(folder, W_OK | X_OK) ? err_new(ERR_IO, "%s: cannot be written: %s: %s", path, folder, strerror(errno)) : NULL;
 }

@@ -19,7 +19,7 @@ static Err *render_model(Arena *a, const char *model, const char *path) {
   Str prompt = {0};
   TRY(json_parse_input(path, MAX_REQUEST_BYTES, &read));
   request = json_is_array(read) ? json_pack("{s:O}", "messages", read) : json_incref(read);
-  Err *e = json_is_array(json_object_get(request, "messages")) ? NULL : err_new(ERR_FORMAT, "%s: expected an array of messages, or an object that holds one", path);
+  Err *e = json_is_array(json_object_get(request, "messages")) ? NULL : err_new(ERR_FORMAT, "%s: expected an array of messages, or an object that holds one", os_input_name(path));
   if (!e) e = cmd_weights_open(a, model, &w);
   if (!e) e = model_chat_render(a, w, NULL, request, &prompt, NULL);
   if (!e && prompt.n) fwrite(prompt.p, 1, prompt.n, stdout);

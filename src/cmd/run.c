@@ -142,7 +142,6 @@ static Err *budget_make(const Run *r, TextIds *close, TextBudget *out) {
   return NULL;
 }
 
-/* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
 /* How much of a long prompt is read: somebody looks at a still terminal. The line is gone before the answer begins. */
 static void on_read(void *ctx, int64_t n_read, int64_t n) {
   enum { PATIENCE_NS = 500000000 };
@@ -153,6 +152,7 @@ static void on_read(void *ctx, int64_t n_read, int64_t n) {
   p->bar = now;
 }
 
+/* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
 static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   Printing printing = {.run = r, .collect = &out->collect, .shows = !r->o->json && r->o->show_think};
   TextReplyOptions options = {.id_seed = run_random(r->sampling.seed, (int64_t)p->ids.n)}; /* the prompt grows: no two turns make one id */

@@ -67,7 +67,7 @@ typedef struct Run {
   bool raw;
   bool dims;                   /* what is shown of reasoning is dimmed */
   TextChat *chat;              /* NULL in raw mode */
-  json_t *special, *request, *tools; /* request: --request's or NULL; tools: as the user gave them, NULL: none */
+  json_t *special, *request, *tools, *functions; /* request: --request's or NULL; tools: as the user gave them, NULL: none; functions: what of them can be called */
   TextToolChoice choice;
   bool holds_calls;            /* the grammar is to be one of calls, which the template decides on */
   Grammar *grammar;            /* NULL: any answer */

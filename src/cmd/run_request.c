@@ -56,7 +56,7 @@ static Err *stop_ids_take(Argv *v, const json_t *request) {
   size_t i;
   if (!ids || json_is_null(ids)) return NULL;
   if (!json_is_array(ids)) return err_new(ERR_USAGE, "%s: stop_token_ids: expected an array of token ids", v->path);
-  json_array_foreach((json_t *)(uintptr_t)ids, i, id) {
+  json_array_foreach(ids, i, id) {
     if (!json_is_integer(id)) return err_new(ERR_USAGE, "%s: stop_token_ids[%zu]: expected a token id", v->path, i);
     add(v, "stop_token", number_text(v->a, id));
   }
@@ -102,7 +102,7 @@ static void unheeded_tell(const char *path, const json_t *request) {
 }
 
 Err *cmd_run_request_options(Run *r) {
-  Argv v = {.a = r->arena, .path = r->o->request};
+  Argv v = {.a = r->arena, .path = os_input_name(r->o->request)};
   RunOpts *o = ARENA_NEW(r->arena, RunOpts);
   OptRest rest;
   PUSH(v.a, v.arg, v.n, v.cap, r->argv[0]);

@@ -106,7 +106,7 @@ static Err *logprobs_get(Run *r) {
 /* The template that the options give. Broken ones are refused before a model is loaded. */
 static Err *template_read(Run *r) {
   const RunOpts *o = r->o;
-  const char *name = o->chat_template_file ? o->chat_template_file : "--chat-template";
+  const char *name = o->chat_template_file ? os_input_name(o->chat_template_file) : "--chat-template";
   Str s = {0};
   TextTemplate *t;
   if (!o->chat_template && !o->chat_template_file) return NULL;
@@ -160,22 +160,6 @@ static void thinking_check(const Run *r) {
 
 /* ---- grammar and tools ---- */
 
-static Err *gbnf_read(const char *path, Grammar **out) {
-  Str s = {0};
-  Err *e = os_read_input(path, MAX_FILE_BYTES, &s);
-  if (!e) e = err_wrap(grammar_from_gbnf(s.n ? s.p : "", s.n, out), "%s", path);
-  str_free(&s);
-  return e;
-}
-
-static Err *schema_read(const char *path, Grammar **out) {
-  json_t *js;
-  TRY(json_parse_input(path, MAX_FILE_BYTES, &js));
-  Err *e = grammar_from_schema(js, 0, out);
-  json_decref(js);
-  return err_wrap(e, "%s", path);
-}
-
 /* The option's choice, else the request's. */
 static Err *choice_read(const Run *r, TextToolChoice *out) {
   const char *how = r->o->tool_choice;
@@ -189,32 +173,26 @@ static Err *choice_read(const Run *r, TextToolChoice *out) {
   return e;
 }
 
-/* Special tokens that stand in calls write their spelling in these grammars. */
-static bool keeps_marker(void *reply, const char *spelling, size_t n) { return text_reply_has_marker(reply, spelling, n); }
-
 static Err *calls_open(Run *r) {
   const TextToolChoice *choice = &r->choice;
   bool is_auto = choice->mode == TEXT_TOOLS_AUTO;
-  json_t *tools;
-  TRY(text_tools_normalise(r->tools, "tools", &tools));
-  TextCallsOptions calls = {.tools = tools, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
+  TextCallsOptions calls = {.tools = r->functions, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
   Str told = {0};
   Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
   if (told.n) fprintf(stderr, "lumen run: not enforced: %s", told.p);
   str_free(&told);
   r->has_text = is_auto;
   if (!e && *grammar_warnings(r->grammar)) fprintf(stderr, "lumen run: not enforced: %s", grammar_warnings(r->grammar));
-  TextReplyOptions options = {.tools = tools};
+  TextReplyOptions options = {.tools = r->functions};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
-  if (!e) e = grammar_vocab_new_with(r->vocab, keeps_marker, reply, &r->grammar_vocab);
+  if (!e) e = grammar_vocab_new_with(r->vocab, cmd_keeps_marker, reply, &r->grammar_vocab);
   text_reply_free(reply);
-  json_decref(tools);
   return e;
 }
 
 static Err *tools_read(Run *r) {
   const RunOpts *o = r->o;
-  json_t *given = NULL, *tools;
+  json_t *given = NULL;
   TRY(choice_read(r, &r->choice));
   TextToolMode mode = r->choice.mode;
   if (o->tools) {
@@ -230,10 +208,9 @@ static Err *tools_read(Run *r) {
   if (!r->tools && (o->strict || mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE))
     return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
   if (!r->tools) return NULL;
-  const char *path = o->tools ? o->tools : o->request;
-  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &tools), "%s", path));
-  size_t n = json_array_size(tools), n_given = json_array_size(r->tools);
-  json_decref(tools);
+  const char *path = os_input_name(o->tools ? o->tools : o->request);
+  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &r->functions), "%s", path));
+  size_t n = json_array_size(r->functions), n_given = json_array_size(r->tools);
   r->holds_calls = n && (mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many);
   if (!n && (mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE)) return err_new(ERR_USAGE, "%s: tool choice: none of the tools is a function", path);
   if (n < n_given) fprintf(stderr, "lumen run: %s: %zu of %zu tools are no functions and left out\n", path, n_given - n, n_given);
@@ -245,18 +222,18 @@ static Err *grammar_read(Run *r) {
   int n = !!o->schema + !!o->regex + !!o->gbnf + o->json_object;
   if (n > 1) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf: one of them");
   if (n && r->holds_calls) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
-  if (o->schema) return schema_read(o->schema, &r->grammar);
-  if (o->gbnf) return gbnf_read(o->gbnf, &r->grammar);
+  if (o->schema) return cmd_schema_read(o->schema, 0, &r->grammar);
+  if (o->gbnf) return cmd_gbnf_read(o->gbnf, &r->grammar);
   if (o->regex) return err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex");
   if (o->json_object) return grammar_from_json_object(0, &r->grammar);
-  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", o->request) : NULL;
+  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", os_input_name(o->request)) : NULL;
 }
 
 static Err *request_read(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_input(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", r->o->request);
+  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", os_input_name(r->o->request));
   return cmd_run_request_options(r);
 }
 
@@ -299,6 +276,7 @@ void cmd_run_close(Run *r) {
   grammar_vocab_free(r->grammar_vocab);
   json_decref(r->request);
   json_decref(r->tools);
+  json_decref(r->functions);
   json_decref(r->special);
   text_vocab_free(r->vocab);
   model_close(r->model);

@@ -1,5 +1,7 @@
 /* How a command finds the MODEL that the user names, or a tokenizer. In: a name of the registry, a file, or a folder. Out: an open view. */
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include "cmd/cmd.h"
 #include "model/vocab.h"
 
@@ -17,9 +19,12 @@ Err *cmd_weights_open(Arena *a, const char *model, Weights **out) {
 
 static bool is_gguf(const char *path) {
   char head[4];
-  FILE *f = os_is_device(path) || os_is_dir(path) ? NULL : fopen(path, "rbe");
-  bool is = f && fread(head, 1, sizeof head, f) == sizeof head && !memcmp(head, "GGUF", sizeof head);
-  if (f) fclose(f);
+  int fd;
+  struct stat st;
+  Err *e = os_open_regular(path, &fd, &st);
+  bool is = !e && read(fd, head, sizeof head) == sizeof head && !memcmp(head, "GGUF", sizeof head);
+  if (!e) close(fd);
+  err_free(e);
   return is;
 }
 
@@ -27,12 +32,8 @@ void cmd_vocab_tell(const char *command, const TextVocab *v) {
   if (v && text_vocab_warning(v)) fprintf(stderr, "lumen %s: %s\n", command, text_vocab_warning(v));
 }
 
-Err *cmd_tokenizer_open(Arena *a, const char *command, const char *path, Weights **w, TextVocab **out) {
-  if (!is_gguf(path)) {
-    TRY(text_vocab_open(path, out));
-    cmd_vocab_tell(command, *out);
-    return NULL;
-  }
+Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out) {
+  if (!is_gguf(path)) return text_vocab_open(path, out);
   TRY(file_weights_open(a, path, no_format, NULL, w));
   return model_vocab_open(*w, out);
 }

@@ -58,9 +58,10 @@ Err *file_weights_open(Arena *a, const char *path, FileFormatFind find, void *ct
 /* A view of what is in memory, as if a file had said it; the arrays' contents stay the caller's. Fails where a name is there twice. */
 Err *file_weights_of(Arena *a, const char *path, const char *container, const FileKv *kv, int n_kvs, const FileTensor *tensor, int n_tensors, Weights **out);
 void file_weights_close(Weights *w);                          /* unmaps; NULL is fine; the arena keeps the rest */
-/* What was read of a file that shrank, failed or was changed is worth nothing: ask behind reading. failed: no more than that, at next to no cost. */
+/* What was read of a file that shrank, failed or was changed is worth nothing: ask behind reading. failed: only whether a part could not be read, at
+   next to no cost. */
 Err *file_weights_check(const Weights *w);                    /* Fails: ERR_IO */
-bool file_weights_failed(const Weights *w);
+Err *file_weights_failed(const Weights *w);                   /* Fails: ERR_IO */
 Err *file_weights_explain(const Weights *w, Err *e);          /* -> e, NULL or not, or where that fails what it says instead */
 
 /* Metadata. A getter fails with ERR_NOT_FOUND where the key is absent, ERR_FORMAT where its value is another kind or out of range. */

@@ -304,10 +304,6 @@ Err *file_gguf_open(Arena *a, const char *path, FileFormatFind find, void *ctx, 
   Err *e = read_file(&r, w, w, &version);
   if (!e) e = early_int(w, "split.count", 1, &parts);
   if (!e && parts > 1) e = read_parts(&r, w, parts);
-  if (e) e = err_wrap(e, "%s", path);
-  else e = file_weights_index(a, w);
-  if (e) return file_weights_give_up(w, e);
-  w->container = version == 2 ? "GGUF version 2" : "GGUF version 3";
-  *out = w;
-  return NULL;
+  if (!e) w->container = version == 2 ? "GGUF version 2" : "GGUF version 3";
+  return file_weights_finish(a, w, err_wrap(e, "%s", path), out);
 }

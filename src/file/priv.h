@@ -11,7 +11,7 @@ extern const FileTypeRow file_types[FILE_TYPE_COUNT];
 
 Weights *file_weights_new(Arena *a, const char *path, const char *container);
 Err *file_weights_map(Arena *a, Weights *w, const char *path);   /* one more file, last in w->file */
-Err *file_weights_give_up(Weights *w, Err *e);                   /* closes it -> e, or that its files changed, which explains e */
+Err *file_weights_finish(Arena *a, Weights *w, Err *e, Weights **out); /* the end of opening: indexed, unless e or its files changed, which explains e: then closed */
 Err *file_weights_index(Arena *a, Weights *w);                   /* sorts; refuses duplicates, naming both positions */
 /* Why these bytes are no name of a key or tensor; NULL: they are one. Keeps names printable. */
 const char *file_name_fault(const uint8_t *p, size_t n);

@@ -228,17 +228,10 @@ static Err *add_file(Reader *r, Weights *w, const char *path) {
   return err_wrap(read_file(r, w), "%s", path);
 }
 
-static Err *finish(Arena *a, Weights *w, Err *e, Weights **out) {
-  if (!e) e = file_weights_index(a, w);
-  if (e) return file_weights_give_up(w, e);
-  *out = w;
-  return NULL;
-}
-
 Err *file_safetensors_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out) {
   Weights *w = file_weights_new(a, path, "safetensors");
   Reader r = {.a = a, .find = find, .ctx = ctx};
-  return finish(a, w, add_file(&r, w, path), out);
+  return file_weights_finish(a, w, add_file(&r, w, path), out);
 }
 
 /* ---- directories ---- */
@@ -334,5 +327,5 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
   Err *e = add_json_file(a, w, config, "");
   if (!e && os_exists(generation)) e = add_json_file(a, w, generation, "generation_config");
   if (!e) e = add_weights(&r, w, dir);
-  return finish(a, w, e, out);
+  return file_weights_finish(a, w, e, out);
 }

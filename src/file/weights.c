@@ -43,9 +43,9 @@ void file_weights_close(Weights *w) {
   for (int i = 0; i < w->n_files; i++) os_unmap_file(&w->map[i]);
 }
 
-bool file_weights_failed(const Weights *w) {
-  for (int i = 0; i < w->n_files; i++) if (os_map_failed(&w->map[i])) return true;
-  return false;
+Err *file_weights_failed(const Weights *w) {
+  for (int i = 0; i < w->n_files; i++) if (os_map_failed(&w->map[i])) return os_map_check(&w->map[i], w->file[i]);
+  return NULL;
 }
 
 Err *file_weights_check(const Weights *w) {
@@ -57,12 +57,6 @@ Err *file_weights_explain(const Weights *w, Err *e) {
   Err *why = file_weights_check(w);
   if (why) err_free(e);
   return why ? why : e;
-}
-
-Err *file_weights_give_up(Weights *w, Err *e) {
-  e = file_weights_explain(w, e);
-  file_weights_close(w);
-  return e;
 }
 
 const char *file_name_fault(const uint8_t *p, size_t n) {
@@ -140,6 +134,14 @@ Err *file_weights_index(Arena *a, Weights *w) {
   return err;
 }
 
+Err *file_weights_finish(Arena *a, Weights *w, Err *e, Weights **out) {
+  if (!e) e = file_weights_index(a, w);
+  e = file_weights_explain(w, e);
+  if (e) file_weights_close(w);
+  else *out = w;
+  return e;
+}
+
 Err *file_weights_of(Arena *a, const char *path, const char *container, const FileKv *kv, int n_kvs, const FileTensor *tensor, int n_tensors, Weights **out) {
   Weights *w = file_weights_new(a, path, container);
   w->kv = ARENA_ARRAY(a, FileKv, (size_t)n_kvs + 1);
@@ -148,9 +150,7 @@ Err *file_weights_of(Arena *a, const char *path, const char *container, const Fi
   if (n_tensors) memcpy(w->tensor, tensor, (size_t)n_tensors * sizeof *tensor);
   w->n_kvs = n_kvs;
   w->n_tensors = n_tensors;
-  TRY(file_weights_index(a, w));
-  *out = w;
-  return NULL;
+  return file_weights_finish(a, w, NULL, out);
 }
 
 typedef struct Span { const FileTensor *t; } Span;
@@ -410,12 +410,7 @@ static bool ends_with(const char *s, const char *end) {
 }
 
 Err *file_weights_open(Arena *a, const char *path, FileFormatFind find, void *ctx, Weights **out) {
-  Weights *w;
-  if (os_is_dir(path)) TRY(file_hf_dir_open(a, path, find, ctx, &w));
-  else if (ends_with(path, ".safetensors")) TRY(file_safetensors_open(a, path, find, ctx, &w));
-  else TRY(file_gguf_open(a, path, find, ctx, &w));
-  Err *e = file_weights_check(w);
-  if (e) file_weights_close(w);
-  else *out = w;
-  return e;
+  if (os_is_dir(path)) return file_hf_dir_open(a, path, find, ctx, out);
+  if (ends_with(path, ".safetensors")) return file_safetensors_open(a, path, find, ctx, out);
+  return file_gguf_open(a, path, find, ctx, out);
 }

@@ -59,13 +59,9 @@ static Err *choose_declaration(Model *m) {
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };
 
-static Err *own_context(Model *m, int64_t *out) {
-  const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
-  return kv ? file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, out) : NULL;
-}
-
 static Err *choose_context(Model *m) {
-  TRY(own_context(m, &m->made_for));
+  const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
+  if (kv) TRY(file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, &m->made_for));
   m->context = m->opt.context ? m->opt.context : m->made_for ? MIN(m->made_for, DEFAULT_CONTEXT) : DEFAULT_CONTEXT;
   if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
   m->env.context = m->context;
@@ -168,15 +164,11 @@ static void drop_unread(const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
 }
 
-static Err *bind_declaration(Model *m, const char *path) {
+Err *model_bind(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
   m->env = (HyperEnv){.arena = m->arena, .module = m->module, .w = m->weights, .model = m, .layer = -1};
-  return choose_declaration(m);
-}
-
-Err *model_bind(Model *m, const char *path) {
-  TRY(bind_declaration(m, path));
+  TRY(choose_declaration(m));
   TRY(choose_context(m));
   TRY(choose_numbers(m));
   TRY(start_engine(m));
@@ -184,11 +176,6 @@ Err *model_bind(Model *m, const char *path) {
   m->forms = tp_new(m->arena, m->module, NULL);
   TRY(choose_kv(m));
   return model_bind_tensors(m);
-}
-
-static Err *prepare_parts(Model *m, const char *path) {
-  TRY(model_bind(m, path));
-  return model_build_graph(m);
 }
 
 static Err *load_parts(Model *m) {
@@ -225,8 +212,8 @@ static Err *tell_path(Err *e, const char *path) {
 Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
   int64_t t0 = os_now_ns();
   Model *m = model_new(opt);
-  m->path = arena_dup(m->arena, path);
-  Err *e = prepare_parts(m, path);
+  Err *e = model_bind(m, path);
+  if (!e) e = model_build_graph(m);
   if (m->weights) e = file_weights_explain(m->weights, e);
   m->times.open_ns = os_now_ns() - t0;
   if (e) model_close(m);
@@ -237,7 +224,7 @@ Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
 Err *model_load(Model *m) {
   int64_t t0 = os_now_ns();
   if (m->is_loaded) return NULL;
-  TRY(tell_path(load_parts(m), m->path));
+  TRY(tell_path(load_parts(m), m->weights->path));
   m->is_loaded = true;
   m->times.open_ns += os_now_ns() - t0;
   return NULL;
@@ -249,16 +236,6 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out) {
   Err *e = model_load(m);
   if (e) model_close(m);
   else *out = m;
-  return e;
-}
-
-Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out) {
-  int64_t own = 0;
-  Model *m = model_new(opt);
-  Err *e = bind_declaration(m, path);
-  if (!e) e = own_context(m, &own);
-  model_close(m);
-  if (!e) *out = own;
   return e;
 }
 

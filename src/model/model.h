@@ -28,7 +28,6 @@ Err *model_open(const char *path, const ModelOptions *opt, Model **out);
    prepared model answers every question below but model_plan_text's of memory; a second load does nothing; where it failed the model can only be closed. */
 Err *model_prepare(const char *path, const ModelOptions *opt, Model **out);
 Err *model_load(Model *m);                        /* model_cancel_by is heeded: ERR_CANCELLED */
-Err *model_own_context(const char *path, const ModelOptions *opt, int64_t *out); /* model_made_for, before anything is loaded */
 void model_close(Model *m);                       /* NULL is fine; sequences must be freed before */
 int64_t model_n_vocab(const Model *m);
 int64_t model_context(const Model *m);            /* positions a sequence may hold */

@@ -44,8 +44,8 @@ typedef struct TensorParts {
   float *number; int32_t *order; /* of the tensors' JSON; columns by group, NULL: as they are */
   const void **at;               /* what packing reads */
 } TensorParts;
-/* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
 const char *model_with_stem(Arena *a, const char *pattern, const char *stem); /* the pattern, its * being the stem */
+/* *out NULL: no layout's tensors lie there under this name. rows, cols 0: not known. Fails: what lies there fits no layout. */
 Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, int64_t cols, TensorParts **out);
 void model_parts_used(const Weights *w, const TensorParts *p, bool *used); /* by the file's tensors: it knows them */
 Err *model_parts_decode(Arena *a, Kerns *kerns, Tp *forms, const TensorParts *p, float *out); /* [rows][cols] */
@@ -107,7 +107,7 @@ struct Model {
   Weights *weights;
   HyperEnv env;
   ModelOptions opt;
-  const char *path; bool is_loaded;
+  bool is_loaded;
   const char *precision, *kv; FormatForm *kv_form;
   Kerns *kerns; DevPool *pool;
   int n_threads;

@@ -441,7 +441,7 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   m->job = st.job;
   m->cap_jobs = st.cap_jobs;
   TRY(e);
-  if (file_weights_failed(m->weights)) return file_weights_check(m->weights); /* rows of embeddings are read where they lie */
+  TRY(file_weights_failed(m->weights)); /* rows of embeddings are read where they lie */
   for (int i = 0; i < n_parts; i++) part[i].seq->n_tokens += part[i].n_tokens;
   if (logits) *logits = m->logits;
   if (stride) *stride = m->logits_stride;

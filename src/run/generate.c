@@ -192,7 +192,7 @@ static Err *loop(RunSession *s, const RunRequest *q, RunSampler *sampler, RunAns
 }
 
 Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
-  RunSampler *sampler;
+  RunSampler *sampler = NULL;
   RunAnswer answer;
   RunResult r = {0};
   TRY(request_check(s, q));
@@ -202,20 +202,14 @@ Err *run_generate(RunSession *s, const RunRequest *q, RunResult *out) {
   answer.ctx = q->ctx;
   if (q->guide) answer.decoder.started = true; /* a space that the grammar asked for is printed */
   Err *e = run_sampler_new(&q->sampling, model_n_vocab(s->model), &sampler);
-  if (e) {
-    run_answer_free(&answer);
-    return e;
+  if (!e) e = run_session_ready(s, q->cancel);
+  if (!e) {
+    rewind_to(s, q);
+    r.n_reused = seq_n_tokens(s->seq);
+    trace_ids("in", q->vocab, q->prompt, q->n_prompt);
+    e = loop(s, q, sampler, &answer, &r);
+    s->ids.n = (size_t)seq_n_tokens(s->seq);
   }
-  if ((e = run_session_ready(s, q->cancel))) {
-    run_answer_free(&answer);
-    run_sampler_free(sampler);
-    return e;
-  }
-  rewind_to(s, q);
-  r.n_reused = seq_n_tokens(s->seq);
-  trace_ids("in", q->vocab, q->prompt, q->n_prompt);
-  e = loop(s, q, sampler, &answer, &r);
-  s->ids.n = (size_t)seq_n_tokens(s->seq);
   r.is_whole = !e && q->guide && run_guide_is_whole(q->guide);
   run_answer_free(&answer);
   run_sampler_free(sampler);

@@ -39,6 +39,13 @@ __attribute__((format(printf, 4, 5), unused)) static void test_fail_expect(const
 }
 #define EXPECT(cond, ...) do { if (!(cond)) test_fail_expect(__FILE__, __LINE__, #cond, "" __VA_ARGS__); } while (0)
 #define EXPECT_OK(err) do { Err *e_ = (err); if (e_) { test_fail(__FILE__, __LINE__, "%s", err_text(e_)); err_free(e_); } } while (0)
+/* An error of this kind that says this among other things. */
+#define EXPECT_ERR(err, kind, text) do { \
+    Err *e_ = (err); \
+    if (!e_ || err_kind(e_) != (kind) || !strstr(err_text(e_), text)) \
+      test_fail(__FILE__, __LINE__, "says '%s' (kind %d), expected '%s'", e_ ? err_text(e_) : "(nothing)", e_ ? (int)err_kind(e_) : 0, text); \
+    err_free(e_); \
+  } while (0)
 /* How much longer than usual all takes here, from tools/runtests --patience: sanitizers, emulators. At least 1. */
 __attribute__((unused)) static int test_patience(void) {
   const char *s = getenv("TEST_PATIENCE");

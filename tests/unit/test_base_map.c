@@ -38,11 +38,6 @@ static int sum(const FileMap *m) {
   return n;
 }
 
-static void expect_err(Err *e, ErrKind kind, const char *text) {
-  EXPECT(e && err_kind(e) == kind && strstr(err_text(e), text), "%s, expected %s", e ? err_text(e) : "no error", text);
-  err_free(e);
-}
-
 /* A mapping that is not ours ends the process as ever, and does not turn in a circle. */
 static void foreign(void) {
   uint8_t page[PAGE] = {0};
@@ -76,7 +71,7 @@ static void shrinking(void) {
     os_drop_file_pages(m.p, m.n_bytes);
     EXPECT(truncate(path, 3 * PAGE) == 0);
     EXPECT(sum(&m) == 3 * PAGE && os_map_failed(&m));
-    expect_err(os_map_check(&m, path), ERR_IO, "was changed while it was read: 12288 bytes, 262144 before");
+    EXPECT_ERR(os_map_check(&m, path), ERR_IO, "was changed while it was read: 12288 bytes, 262144 before");
   }
   TEST("another one is not blamed") EXPECT(sum(&other) == PAGE * N_PAGES && !os_map_failed(&other));
   os_unmap_file(&m);
@@ -93,7 +88,7 @@ static void shrinking(void) {
     int fd = open(whole, O_WRONLY | O_CLOEXEC);
     EXPECT(fd >= 0 && write(fd, "x", 1) == 1);
     close(fd);
-    expect_err(os_map_check(&m, whole), ERR_IO, "was changed");
+    EXPECT_ERR(os_map_check(&m, whole), ERR_IO, "was changed");
     os_unmap_file(&m);
   }
   TEST("one that was replaced is still the old one") {
@@ -115,7 +110,7 @@ static void models(void) {
   TEST("weights that shrank before they were packed") {
     EXPECT_OK(model_prepare(path, &o, &m));
     EXPECT(truncate(path, 200000) == 0);
-    expect_err(model_load(m), ERR_IO, "was changed while it was read");
+    EXPECT_ERR(model_load(m), ERR_IO, "was changed while it was read");
     model_close(m);
   }
   TEST("embeddings that shrank while the model ran") {
@@ -150,13 +145,13 @@ static void no_files(void) {
   const char *none[] = {fifo, dir, "/dev/zero"};
   alarm(20);
   for (size_t i = 0; i < COUNT_OF(none); i++) TEST(none[i]) {
-    expect_err(os_read_file(none[i], 100, &s), ERR_IO, "expected a regular file");
-    expect_err(os_map_file(none[i], &m), ERR_IO, "expected a regular file");
-    expect_err(json_parse_file(none[i], 100, &v), ERR_IO, "expected a regular file");
+    EXPECT_ERR(os_read_file(none[i], 100, &s), ERR_IO, "expected a regular file");
+    EXPECT_ERR(os_map_file(none[i], &m), ERR_IO, "expected a regular file");
+    EXPECT_ERR(json_parse_file(none[i], 100, &v), ERR_IO, "expected a regular file");
   }
   TEST("pipes in a model's folder are not waited for") {
-    expect_err(file_weights_open(A, folder, NULL, NULL, &w), ERR_IO, "config.json: is a device or pipe, expected a regular file");
-    expect_err(text_vocab_open(folder, &vocab), ERR_IO, "tokenizer.json: is a device or pipe, expected a regular file");
+    EXPECT_ERR(file_weights_open(A, folder, NULL, NULL, &w), ERR_IO, "config.json: is a device or pipe, expected a regular file");
+    EXPECT_ERR(text_vocab_open(folder, &vocab), ERR_IO, "tokenizer.json: is a device or pipe, expected a regular file");
   }
   alarm(0);
   str_free(&s);

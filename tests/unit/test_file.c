@@ -11,11 +11,6 @@ static Weights *open_bytes(Arena *a, const void *p, size_t n) {
   return w;
 }
 
-static void fails(Err *e, ErrKind kind, const char *text) {
-  EXPECT(e && err_kind(e) == kind && strstr(err_text(e), text), "says '%s', expected '%s'", e ? err_text(e) : "(nothing)", text);
-  err_free(e);
-}
-
 static void test_getters(const Str *bytes) {
   Arena *a = arena_new("test");
   Weights *w = open_bytes(a, bytes->p, bytes->n);
@@ -31,13 +26,13 @@ static void test_getters(const Str *bytes) {
       EXPECT(d == (double)ints[i].value);
     }
     int64_t v = 42;
-    fails(file_kv_int(w, "t.a", 1, 254, &v), ERR_FORMAT, "metadata 't.a': 255, expected 1 to 254");
-    fails(file_kv_int(w, "t.k", 0, INT64_MAX, &v), ERR_FORMAT, "'t.k': 18446744073709551615, expected 0 to 9223372036854775807");
-    fails(file_kv_int(w, "t.i", 0, 9, &v), ERR_FORMAT, "'t.i': is string, expected an integer");
-    fails(file_kv_int(w, "t.g", 0, 9, &v), ERR_FORMAT, "'t.g': is float32, expected an integer");
-    fails(file_kv_int(w, "t.h", 0, 9, &v), ERR_FORMAT, "'t.h': is bool, expected an integer");
-    fails(file_kv_int(w, "t.j", 0, 9, &v), ERR_FORMAT, "'t.j': is an array of int32, expected an integer");
-    fails(file_kv_int(w, "t", 0, 9, &v), ERR_NOT_FOUND, "metadata 't': missing, expected an integer");
+    EXPECT_ERR(file_kv_int(w, "t.a", 1, 254, &v), ERR_FORMAT, "metadata 't.a': 255, expected 1 to 254");
+    EXPECT_ERR(file_kv_int(w, "t.k", 0, INT64_MAX, &v), ERR_FORMAT, "'t.k': 18446744073709551615, expected 0 to 9223372036854775807");
+    EXPECT_ERR(file_kv_int(w, "t.i", 0, 9, &v), ERR_FORMAT, "'t.i': is string, expected an integer");
+    EXPECT_ERR(file_kv_int(w, "t.g", 0, 9, &v), ERR_FORMAT, "'t.g': is float32, expected an integer");
+    EXPECT_ERR(file_kv_int(w, "t.h", 0, 9, &v), ERR_FORMAT, "'t.h': is bool, expected an integer");
+    EXPECT_ERR(file_kv_int(w, "t.j", 0, 9, &v), ERR_FORMAT, "'t.j': is an array of int32, expected an integer");
+    EXPECT_ERR(file_kv_int(w, "t", 0, 9, &v), ERR_NOT_FOUND, "metadata 't': missing, expected an integer");
     EXPECT(v == 42, "written on failure");
   }
   TEST("getters: floats, bools, strings, arrays") {
@@ -56,7 +51,7 @@ static void test_getters(const Str *bytes) {
     EXPECT(d == 0x1p64);
     EXPECT_OK(file_kv_bool(w, "t.h", &b));
     EXPECT(b);
-    fails(file_kv_bool(w, "t.a", &b), ERR_FORMAT, "is uint8, expected a bool");
+    EXPECT_ERR(file_kv_bool(w, "t.a", &b), ERR_FORMAT, "is uint8, expected a bool");
     EXPECT_OK(file_kv_text(a, w, "t.i", &s));
     EXPECT(!strcmp(s, "text"));
     EXPECT_OK(file_kv_ints(a, w, "t.j", &v, &n));
@@ -65,11 +60,11 @@ static void test_getters(const Str *bytes) {
     EXPECT(n == 1 && v[0] == -7);
     EXPECT_OK(file_kv_floats(a, w, "t.g", &f, &n));
     EXPECT(n == 1 && f[0] == 0.5f);
-    fails(file_kv_floats(a, w, "t.j", &f, &n), ERR_FORMAT, "is an array of int32, expected an array of floats"); /* S02: scores of another type */
-    fails(file_kv_ints(a, w, "t.k", &v, &n), ERR_FORMAT, "element 0 exceeds 63 bits");
+    EXPECT_ERR(file_kv_floats(a, w, "t.j", &f, &n), ERR_FORMAT, "is an array of int32, expected an array of floats"); /* S02: scores of another type */
+    EXPECT_ERR(file_kv_ints(a, w, "t.k", &v, &n), ERR_FORMAT, "element 0 exceeds 63 bits");
     EXPECT_OK(file_kv_strs(w, "t.i", &strs, &n));
     EXPECT(n == 1 && strs[0].n == 4);
-    fails(file_kv_strs(w, "t.j", &strs, &n), ERR_FORMAT, "expected an array of strings");
+    EXPECT_ERR(file_kv_strs(w, "t.j", &strs, &n), ERR_FORMAT, "expected an array of strings");
   }
   TEST("print: as JSON text, cut") {
     Str s = {0};
@@ -136,7 +131,7 @@ static void test_golden(void) {
     EXPECT(n == 1 && t[0].n == strlen("LlamaForCausalLM") && !memcmp(t[0].p, "LlamaForCausalLM", t[0].n));
     EXPECT_OK(file_kv_int(s, "generation_config.bos_token_id", 0, 1000, &v));
     EXPECT(!file_kv_find(s, "no.such") && !file_tensor_find(s, "no.such"));
-    fails(file_tensor_get(s, "no.such", &(const FileTensor *){0}), ERR_NOT_FOUND, "tensor 'no.such': missing");
+    EXPECT_ERR(file_tensor_get(s, "no.such", &(const FileTensor *){0}), ERR_NOT_FOUND, "tensor 'no.such': missing");
   }
   file_weights_close(g);
   file_weights_close(s);
@@ -180,13 +175,13 @@ static void test_split(void) {
   w = NULL;
   TEST("split: D05 the same name in two parts, a wrong part, a missing part, not the first") {
     write_part(dir, 1, 1, 2, "a");
-    fails(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_FORMAT, "tensor 'a' is there twice, as number 1 and number 2");
+    EXPECT_ERR(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_FORMAT, "tensor 'a' is there twice, as number 1 and number 2");
     write_part(dir, 1, 0, 2, "b");
-    fails(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_FORMAT, "says split.no 0, split.count 2, expected 1 and 2");
+    EXPECT_ERR(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_FORMAT, "says split.no 0, split.count 2, expected 1 and 2");
     write_part(dir, 1, 1, 2, "b");
-    fails(file_gguf_open(a, two, cases_find_format, NULL, &w), ERR_FORMAT, "is part 2 of 2 of a split model, expected the first");
+    EXPECT_ERR(file_gguf_open(a, two, cases_find_format, NULL, &w), ERR_FORMAT, "is part 2 of 2 of a split model, expected the first");
     unlink(two);
-    fails(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_NOT_FOUND, "m-00002-of-00002.gguf");
+    EXPECT_ERR(file_gguf_open(a, one, cases_find_format, NULL, &w), ERR_NOT_FOUND, "m-00002-of-00002.gguf");
     EXPECT(w == NULL);
   }
   unlink(one), unlink(two), rmdir(dir);
@@ -210,7 +205,7 @@ static void test_holes(void) {
       cases_line(arena_dup(a, rows[i].text), &s);
       int fd = cases_memfd(s.p, s.n, path);
       EXPECT(!ftruncate(fd, (off_t)1 << 32));
-      fails(file_gguf_open(a, path, cases_find_format, NULL, &w), ERR_LIMIT, rows[i].says);
+      EXPECT_ERR(file_gguf_open(a, path, cases_find_format, NULL, &w), ERR_LIMIT, rows[i].says);
       EXPECT(!w);
       close(fd);
       str_free(&s);
@@ -316,7 +311,7 @@ static void test_unknown(void) {
     Weights *w = open_bytes(a, seed.p, seed.n);
     const FileTensor *t = NULL;
     if (!w) break;
-    fails(file_tensor_get(w, "w.unknown", &t), ERR_UNSUPPORTED, "tensor 'w.unknown': stored as type 77, a format no text in std/formats describes");
+    EXPECT_ERR(file_tensor_get(w, "w.unknown", &t), ERR_UNSUPPORTED, "tensor 'w.unknown': stored as type 77, a format no text in std/formats describes");
     EXPECT_OK(file_tensor_get(w, "w.blocks", &t));
     EXPECT(t && t->n_dims == 2 && t->dim[0] == 2 && t->dim[1] == 64 && t->n_bytes == 72);
     Str s = {0};

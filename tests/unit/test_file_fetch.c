@@ -20,10 +20,6 @@ static char dir[] = "/tmp/lumen-fetch-XXXXXX";
 static const FileProgress quiet = {NULL, NULL};
 
 static const char *at(const char *name) { return arena_printf(a, "%s/%s", dir, name); }
-static void fails(Err *e, ErrKind kind, const char *text) {
-  EXPECT(e && err_kind(e) == kind && strstr(err_text(e), text), "says '%s' (kind %d), expected '%s'", e ? err_text(e) : "(nothing)", e ? (int)err_kind(e) : 0, text);
-  err_free(e);
-}
 static void same(const char *path, const void *p, size_t n) {
   Str s = {0};
   EXPECT_OK(os_read_file(path, 1 << 24, &s));
@@ -74,8 +70,8 @@ static void test_zip(void) {
       EXPECT_OK(extract(&zip, "d/m.bin", text.n));
       same(at("out"), text.p, text.n);
       unlink(at("out"));
-      fails(extract(&zip, "m.bin", text.n), ERR_NOT_FOUND, "no member m.bin");
-      fails(extract(&zip, "d/m.bin", text.n - 1), ERR_LIMIT, "bytes, expected at most");
+      EXPECT_ERR(extract(&zip, "m.bin", text.n), ERR_NOT_FOUND, "no member m.bin");
+      EXPECT_ERR(extract(&zip, "d/m.bin", text.n - 1), ERR_LIMIT, "bytes, expected at most");
       EXPECT(!os_exists(at("out")));
     }
     TEST(deflated ? "zip: damaged deflated data" : "zip: damaged stored data") {
@@ -90,7 +86,7 @@ static void test_zip(void) {
     build_zip(&zip, "m", text.p, text.n, true);
     uint8_t *entry = (uint8_t *)zip.p + zip.n - 22 - 46 - 1;
     entry[24]--; /* its size */
-    fails(extract(&zip, "m", text.n), ERR_FORMAT, "unpacks to more than the");
+    EXPECT_ERR(extract(&zip, "m", text.n), ERR_FORMAT, "unpacks to more than the");
   }
   TEST("zip: 5,000 mutations and cuts") {
     uint64_t x = 88172645463325252u;
@@ -199,7 +195,7 @@ static void test_downloads(void) {
   setenv("HF_ENDPOINT", origin, 1);
   TEST("download: a file, checked against the stated SHA-256, then found in the cache") {
     const char *path = "";
-    fails(file_model_path(a, hf("plain"), &path), ERR_NOT_FOUND, "is not here yet: lumen pull hf:o/r/plain");
+    EXPECT_ERR(file_model_path(a, hf("plain"), &path), ERR_NOT_FOUND, "is not here yet: lumen pull hf:o/r/plain");
     EXPECT_OK(pull("plain"));
     same(cached("plain"), served, sizeof served);
     EXPECT_OK(file_model_path(a, hf("plain"), &path));
@@ -216,7 +212,7 @@ static void test_downloads(void) {
     EXPECT(strstr(server_log(), "/blob/plain bytes=150001- -"), "%s", server_log());
   }
   TEST("download: a connection that ends early keeps the part, the next pull finishes it") {
-    fails(pull("cut"), ERR_NETWORK, "/resolve/main/cut");
+    EXPECT_ERR(pull("cut"), ERR_NETWORK, "/resolve/main/cut");
     EXPECT(part_left("cut") && !os_exists(cached("cut")));
     EXPECT_OK(pull("cut"));
     same(cached("cut"), served, sizeof served);
@@ -231,7 +227,7 @@ static void test_downloads(void) {
     same(cached("range416"), served, sizeof served);
   }
   TEST("download: wrong bytes are deleted") {
-    fails(pull("wrong"), ERR_FORMAT, "expected ");
+    EXPECT_ERR(pull("wrong"), ERR_FORMAT, "expected ");
     EXPECT(!part_left("wrong") && !os_exists(cached("wrong")));
     put_part("plain2", "rubbish", 7); /* a part of something else */
     EXPECT_OK(rename(arena_printf(a, "%s.part", cached("plain2")), arena_printf(a, "%s.part", cached("bare"))) ? err_new(ERR_IO, "rename") : NULL);
@@ -239,8 +235,8 @@ static void test_downloads(void) {
     EXPECT(os_exists(cached("bare")), "no SHA-256 known: only the length was checked");
   }
   TEST("download: 404 and permission") {
-    fails(pull("missing"), ERR_NOT_FOUND, "the server answers 404");
-    fails(pull("gated"), ERR_NETWORK, "set HF_TOKEN");
+    EXPECT_ERR(pull("missing"), ERR_NOT_FOUND, "the server answers 404");
+    EXPECT_ERR(pull("gated"), ERR_NETWORK, "set HF_TOKEN");
     setenv("HF_TOKEN", "secret", 1);
     EXPECT_OK(pull("gated"));
     unsetenv("HF_TOKEN");
@@ -250,14 +246,14 @@ static void test_downloads(void) {
     uint64_t done = 7;
     const char *path = NULL;
     unlink(cached("plain"));
-    fails(file_model_pull(a, hf("plain"), (FileProgress){stop_at_once, &done}, &path), ERR_CANCELLED, "cancelled");
+    EXPECT_ERR(file_model_pull(a, hf("plain"), (FileProgress){stop_at_once, &done}, &path), ERR_CANCELLED, "cancelled");
     EXPECT(path == NULL);
   }
   TEST("download: nobody there") {
     setenv("HF_ENDPOINT", "http://127.0.0.1:1", 1);
-    fails(pull("plain3"), ERR_NETWORK, "http://127.0.0.1:1/o/r/resolve/main/plain3: ");
+    EXPECT_ERR(pull("plain3"), ERR_NETWORK, "http://127.0.0.1:1/o/r/resolve/main/plain3: ");
     setenv("HF_ENDPOINT", "file:///etc", 1);
-    fails(pull("plain3"), ERR_NETWORK, "file:///etc/o/r/resolve/main/plain3: ");
+    EXPECT_ERR(pull("plain3"), ERR_NETWORK, "file:///etc/o/r/resolve/main/plain3: ");
     setenv("HF_ENDPOINT", origin, 1);
   }
 }
@@ -316,26 +312,26 @@ static void test_pip(void) {
     same(at("out"), want.p, want.n);
     EXPECT_OK(file_fetch_parts(a, parts, 1, at("scratch"), at("out"), 16000, quiet));
     same(at("out"), want.p, want.n / 2);
-    fails(file_fetch_parts(a, parts, 2, at("scratch"), at("out"), 15999, quiet), ERR_LIMIT, "16000 bytes, expected at most 15999");
+    EXPECT_ERR(file_fetch_parts(a, parts, 2, at("scratch"), at("out"), 15999, quiet), ERR_LIMIT, "16000 bytes, expected at most 15999");
     EXPECT(!os_exists(at("out")));
     const FilePart missing[] = {{"good", "1", "good/model.bin"}, {"fails", "1", "good/model.bin"}};
-    fails(file_fetch_parts(a, missing, 2, at("scratch"), at("out"), 16000, quiet), ERR_NETWORK, "No matching distribution");
+    EXPECT_ERR(file_fetch_parts(a, missing, 2, at("scratch"), at("out"), 16000, quiet), ERR_NETWORK, "No matching distribution");
     EXPECT(!os_exists(at("out")));
     str_free(&want);
   }
   TEST("pip: its complaint is passed on; without pip the others are tried") {
-    fails(file_fetch_pypi(a, "fails", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download fails==1: ERROR: No matching distribution found for fails==1");
-    fails(file_fetch_pypi(a, "offline", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download offline==1: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution");
-    fails(file_fetch_pypi(a, "nopip", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download nopip==1: ");
-    fails(file_fetch_pypi(a, "two", "1", at("w"), quiet, &wheel), ERR_NETWORK, "left 2 wheels, expected one");
+    EXPECT_ERR(file_fetch_pypi(a, "fails", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download fails==1: ERROR: No matching distribution found for fails==1");
+    EXPECT_ERR(file_fetch_pypi(a, "offline", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download offline==1: Failed to establish a new connection: [Errno -3] Temporary failure in name resolution");
+    EXPECT_ERR(file_fetch_pypi(a, "nopip", "1", at("w"), quiet, &wheel), ERR_NETWORK, "pip download nopip==1: ");
+    EXPECT_ERR(file_fetch_pypi(a, "two", "1", at("w"), quiet, &wheel), ERR_NETWORK, "left 2 wheels, expected one");
     setenv("PATH", at("none"), 1);
-    fails(file_fetch_pypi(a, "good", "1", at("w"), quiet, &wheel), ERR_NOT_FOUND, "pip download good==1: neither python3 with pip nor pip is on this machine");
+    EXPECT_ERR(file_fetch_pypi(a, "good", "1", at("w"), quiet, &wheel), ERR_NOT_FOUND, "pip download good==1: neither python3 with pip nor pip is on this machine");
   }
   TEST("pip: cancelled at once") {
     uint64_t done;
     int64_t t = os_now_ns();
     setenv("PATH", at("bin"), 1);
-    fails(file_fetch_pypi(a, "slow", "1", at("w"), (FileProgress){stop_at_once, &done}, &wheel), ERR_CANCELLED, "cancelled");
+    EXPECT_ERR(file_fetch_pypi(a, "slow", "1", at("w"), (FileProgress){stop_at_once, &done}, &wheel), ERR_CANCELLED, "cancelled");
     EXPECT(os_now_ns() - t < 20000000000);
   }
   setenv("PATH", old, 1);
@@ -352,21 +348,21 @@ static void test_names(void) {
     EXPECT(n >= 1 && all[0].n_sources >= 1);
     EXPECT_OK(file_model_find(a, all[0].name, &m));
     EXPECT(!strcmp(m.path, at(arena_printf(a, "home/models/%s/%s", m.name, m.file))));
-    fails(file_model_find(a, arena_printf(a, "%sx", all[0].name), &m), ERR_NOT_FOUND, arena_printf(a, "did you mean %s?", all[0].name));
-    fails(file_model_find(a, "no-such-model", &m), ERR_NOT_FOUND, "neither a file nor a known name");
+    EXPECT_ERR(file_model_find(a, arena_printf(a, "%sx", all[0].name), &m), ERR_NOT_FOUND, arena_printf(a, "did you mean %s?", all[0].name));
+    EXPECT_ERR(file_model_find(a, "no-such-model", &m), ERR_NOT_FOUND, "neither a file nor a known name");
   }
   TEST("names: files and folders as they are") {
     EXPECT_OK(file_model_path(a, dir, &path));
     EXPECT(!strcmp(path, dir));
-    fails(file_model_path(a, "./none.gguf", &path), ERR_NOT_FOUND, "./none.gguf: no such file or directory");
+    EXPECT_ERR(file_model_path(a, "./none.gguf", &path), ERR_NOT_FOUND, "./none.gguf: no such file or directory");
   }
   TEST("names: none leaves the folder") {
     static const char *const bad[] = {"hf:a/b", "hf:a/b/", "hf:/b/c", "hf:../b/c", "hf:a/../c/d", "hf:a/b/../../c", "hf:a/b/.c", "hf:a/b//c", "hf:a b/c/d", "hf:a/b/c\\d", "hf:a/b/c\nd", "hf:"};
-    for (size_t i = 0; i < COUNT_OF(bad); i++) fails(file_model_find(a, bad[i], &m), ERR_USAGE, "expected hf:OWNER/REPOSITORY/FILE");
+    for (size_t i = 0; i < COUNT_OF(bad); i++) EXPECT_ERR(file_model_find(a, bad[i], &m), ERR_USAGE, "expected hf:OWNER/REPOSITORY/FILE");
     EXPECT_OK(file_model_find(a, "hf:a/b/dir/c d.gguf", &m));
     EXPECT(!strcmp(m.path, at("home/models/hf/a/b/dir/c d.gguf")) && !strcmp(m.source[0].repo, "a/b"));
     uint64_t freed;
-    fails(file_model_remove(a, "../x", &freed), ERR_NOT_FOUND, "is not here");
+    EXPECT_ERR(file_model_remove(a, "../x", &freed), ERR_NOT_FOUND, "is not here");
   }
   TEST("names: what is here, and removing it") {
     FileCached *c = NULL;
@@ -388,7 +384,7 @@ static void test_names(void) {
     EXPECT(freed == 3 && !os_exists(at("home/models/hf/a")), "empty folders stay behind");
     EXPECT_OK(file_model_remove(a, "old", &freed));
     EXPECT(freed == 5 && os_exists(at("home/models/old/g.gguf.part")));
-    fails(file_model_remove(a, "old", &freed), ERR_NOT_FOUND, "model 'old' is not here");
+    EXPECT_ERR(file_model_remove(a, "old", &freed), ERR_NOT_FOUND, "model 'old' is not here");
   }
 }
 
