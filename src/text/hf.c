@@ -727,6 +727,13 @@ static bool rank_of(const char *p, const char *end, int64_t *out) {
   return true;
 }
 
+/* "a, b or c"; name: NULL past the end. */
+static const char *choice_of(Arena *a, const char *(*name)(int i)) {
+  const char *s = name(0);
+  for (int i = 1; name(i); i++) s = arena_printf(a, "%s%s%s", s, name(i + 1) ? ", " : " or ", name(i));
+  return s;
+}
+
 /* Lines of "base64 rank". */
 static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char *text, size_t n_text) {
   v->byte_level = v->by_rank = true;
@@ -734,7 +741,7 @@ static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char
   bool is_guess;
   const char *rule = text_split_rule_of_ranks(slash ? slash + 1 : path, &is_guess);
   TRY(text_split_rule(v, rule));
-  if (is_guess) v->warning = arena_printf(v->arena, "%s: ranks only, and its name does not say how text is split: taken as %s; a name with cl100k, o200k, qwen, r50k, p50k, gpt2, llama3 or kimi in it chooses", path, rule);
+  if (is_guess) v->warning = arena_printf(v->arena, "%s: ranks only, and its name does not say how text is split: taken as %s; a name with %s in it chooses", path, rule, choice_of(tmp, text_split_rank_name));
   v->ignore_merges = true;
   v->added = ARENA_NEW(v->arena, Added);
   int line = 0;

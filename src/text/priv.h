@@ -254,6 +254,7 @@ Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
 const char *text_split_rule_of_ranks(const char *file, bool *is_guess); /* of a tiktoken file: its name, without folders */
+const char *text_split_rank_name(int i);                          /* what such a name says it by; NULL past the end */
 const char *text_split_rule_name(int i);                          /* NULL past the end */
 /* normal.c */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);
