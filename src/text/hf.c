@@ -793,13 +793,23 @@ static void read_config(Arena *tmp, const char *path, TextVocab *v) {
   str_free(&text);
 }
 
+static const char *file_name(int i) {
+  static const char *const names[] = {
+#define TOKENIZER_FILE(name) name,
+#include "text/tokenizer_files.def"
+#undef TOKENIZER_FILE
+  };
+  return i < (int)COUNT_OF(names) ? names[i] : NULL;
+}
+
 static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz", "tekken.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model"};
-  for (size_t i = 0; i < COUNT_OF(names); i++) {
-    *out = arena_printf(tmp, "%s/%s", dir, names[i]);
-    if (os_exists(*out)) return NULL;
+  for (int i = 0; file_name(i); i++) {
+    const char *path = arena_printf(tmp, "%s/%s", dir, file_name(i));
+    if (!os_exists(path)) continue;
+    *out = path;
+    return NULL;
   }
-  return err_new(ERR_NOT_FOUND, "%s: no tokenizer.json, tekken.json, tokenizer.model or tiktoken file", dir);
+  return err_new(ERR_NOT_FOUND, "%s: no %s", dir, choice_of(tmp, file_name));
 }
 
 /* The whole of a file's text, whichever of the four it is. */
