@@ -288,15 +288,8 @@ static Err *load_decoder(Load *l, Val obj) {
   return NULL;
 }
 
-/* tokenizer.json: the model and the added tokens. */
-static int byte_spelled(const char *p, size_t n) {
-  char *end;
-  if (n != 6 || memcmp(p, "<0x", 3) || p[5] != '>' || p[3] == '-' || p[3] == '+' || p[3] == ' ') return -1;
-  long b = strtol(p + 3, &end, 16);
-  return end == p + 5 && b >= 0 && b <= 255 ? (int)b : -1;
-}
-
-/* p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
+/* tokenizer.json: the model and the added tokens.
+   p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
 static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, double score, char *room) {
   if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
   Tok *t = &v->tok[id];
@@ -307,7 +300,7 @@ static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, double 
     t->in_model = text_bytes_from_level(p, n, room, &t->n_piece);
     if (t->in_model) t->piece = room;
   }
-  if (v->byte_fallback) t->byte = (int16_t)byte_spelled(t->text, t->n_text);
+  if (v->byte_fallback) t->byte = (int16_t)text_byte_spelled(t->text, t->n_text);
   if (t->byte >= 0) { t->type = TEXT_TOKEN_BYTE; t->in_model = false; }
   return NULL;
 }
