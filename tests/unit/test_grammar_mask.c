@@ -1,6 +1,5 @@
 /* Token masks: against trying every token, along instances and random walks; forks; compaction; partial characters; forced bytes; speed.
    runtests: timeout 300 */
-#include <time.h>
 #include "base/json.h"
 #include "test.h"
 #include "text/grammar.h"
@@ -266,11 +265,7 @@ static void walks(void) {
   grammar_vocab_free(v);
 }
 
-static double cpu_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
+static double cpu_us(void) { return (double)os_thread_cpu_ns() * 1e-3; }
 
 static void speed(void) {
   enum { N_SCHEMAS = 5 };

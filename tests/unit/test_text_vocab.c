@@ -1,12 +1,7 @@
 /* Vocabularies from model files' metadata, broken input, long input, decoding; cases from public bug reports carry their number there. */
-#include <time.h>
 #include "text_golden.h"
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double seconds(void) { return (double)os_process_cpu_ns() * 1e-9; }
 
 static TextVocab *open_vocab(const char *path) {
   TextVocab *v = NULL;
