@@ -66,9 +66,8 @@ static uint32_t text_rule(const Calls *c, const char *text, size_t n) {
 
 static bool name_fits(const char *name, bool python) {
   size_t n = strlen(name);
-  for (size_t i = 0; i < n; i++) {
-    if (!tool_is_word_byte((uint8_t)name[i]) && (python || !strchr(":/", name[i]))) return false;
-  }
+  for (size_t i = 0; i < n; i++)
+    if (!(python ? tool_is_word_byte : tool_is_name_byte)((uint8_t)name[i])) return false;
   return n > 0 && n <= NAME_MAX_BYTES;
 }
 
