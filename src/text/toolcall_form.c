@@ -84,14 +84,13 @@ static void show_rendered(const TextChat *c, bool names_id, Shown *out) {
 
 /* How the template spells what is not ASCII, and whether it shows ids of another length. */
 static void ways_find(const TextChat *c, ToolForms *out) {
+  static const char *const ids[] = {ID_LONG, ID_1}; /* some templates refuse ids of other lengths than theirs */
   Str shown = {0};
-  json_t *call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_LONG);
-  err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
-  out->ids_vary = shown.n && strstr(shown.p, ID_LONG);
-  if (!shown.n) { /* ids of one length only */
-    call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_1);
+  for (size_t i = 0; i < COUNT_OF(ids) && !shown.n; i++) {
+    json_t *call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ids[i]);
     err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
   }
+  out->ids_vary = shown.n && strstr(shown.p, ID_LONG);
   out->escapes = shown.n && strstr(shown.p, "\\u" "ac00");
   str_free(&shown);
 }
