@@ -25,17 +25,15 @@ typedef struct Calls {
 
 /* ---- texts with marks ---- */
 
+/* What may stand for a mark: n bytes of these ranges, or from 1 to n. */
+typedef struct Marked { const char *ranges; int n; bool is_exact; } Marked;
+static const Marked counter = {"09", COUNTER_DIGITS, false}, short_id = {"09AZaz", ID_BYTES, true}, any_id = {"09--AZ__az", ID_BYTES_MAX, false};
+
 /* A state from which one byte of these ranges leads on, to one or two states. */
-static uint32_t class_to(Grammar *g, uint32_t rule, bool letters, bool signs, uint32_t to, uint32_t or_to) {
+static uint32_t class_to(Grammar *g, uint32_t rule, const char *ranges, uint32_t to, uint32_t or_to) {
   uint32_t q = grammar_state_new(g, rule);
-  for (int k = 0; k < (or_to == to ? 1 : 2); k++) {
-    uint32_t at = k ? or_to : to;
-    grammar_edge_add(g, q, '0', '9', GR_PLAIN, 0, at);
-    if (signs) grammar_edge_add(g, q, '-', '-', GR_PLAIN, 0, at);
-    if (letters) grammar_edge_add(g, q, 'A', 'Z', GR_PLAIN, 0, at);
-    if (signs) grammar_edge_add(g, q, '_', '_', GR_PLAIN, 0, at);
-    if (letters) grammar_edge_add(g, q, 'a', 'z', GR_PLAIN, 0, at);
-  }
+  for (int k = 0; k < (or_to == to ? 1 : 2); k++)
+    for (const char *r = ranges; *r; r += 2) grammar_edge_add(g, q, (uint8_t)r[0], (uint8_t)r[1], GR_PLAIN, 0, k ? or_to : to);
   return q;
 }
 
@@ -48,9 +46,9 @@ static uint32_t marked_to(const Calls *c, uint32_t rule, const char *text, size_
     to = grammar_text_to(g, rule, text + n - k, k, GR_PLAIN, to);
     n -= k;
     if (!n) break;
-    bool id = text[--n] == TOOL_FORM_ID, exact = id && !c->forms->ids_vary;
+    const Marked *mark = text[--n] == TOOL_FORM_COUNTER ? &counter : c->forms->ids_vary ? &any_id : &short_id;
     uint32_t over = to;
-    for (int i = 0; i < (exact ? ID_BYTES : id ? ID_BYTES_MAX : COUNTER_DIGITS); i++) to = class_to(g, rule, id, id && !exact, to, exact ? to : over);
+    for (int i = 0; i < mark->n; i++) to = class_to(g, rule, mark->ranges, to, mark->is_exact ? to : over);
   }
   return to;
 }
