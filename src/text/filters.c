@@ -343,7 +343,7 @@ static bool parse_int(const char *p, const char *end, int base, Int128 *out) {
   Int128 v = 0;
   for (; p < end; p++) {
     if (*p == '_' && digit && p + 1 < end && p[1] != '_') continue;
-    int d = *p >= '0' && *p <= '9' ? *p - '0' : (*p | 32) >= 'a' && (*p | 32) <= 'z' ? (*p | 32) - 'a' + 10 : 99;
+    int d = text_digit(*p);
     if (d >= base || __builtin_mul_overflow(v, (Int128)base, &v) || __builtin_add_overflow(v, (Int128)d, &v)) return false;
     digit = true;
   }

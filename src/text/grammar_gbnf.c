@@ -74,8 +74,8 @@ static Err *character(Gbnf *s, uint32_t *out) {
   if (n) {
     uint32_t v = 0;
     for (int i = 0; i < n; i++, s->p++) {
-      int h = peek(s), d = h >= '0' && h <= '9' ? h - '0' : (h | 32) >= 'a' && (h | 32) <= 'f' ? (h | 32) - 'a' + 10 : -1;
-      if (d < 0) return fail(s, "an escape needs two, four or eight hexadecimal digits (\\x, \\u, \\U)");
+      int d = text_digit(peek(s));
+      if (d >= 16) return fail(s, "an escape needs two, four or eight hexadecimal digits (\\x, \\u, \\U)");
       v = v << 4 | (uint32_t)d;
     }
     if (v > SYM_MAX_CHAR || (v >= 0xD800 && v < 0xE000)) return fail(s, "an escape that is no code point");

@@ -288,15 +288,8 @@ static Err *load_decoder(Load *l, Val obj) {
   return NULL;
 }
 
-/* tokenizer.json: the model and the added tokens. */
-static int byte_spelled(const char *p, size_t n) {
-  char *end;
-  if (n != 6 || memcmp(p, "<0x", 3) || p[5] != '>' || p[3] == '-' || p[3] == '+' || p[3] == ' ') return -1;
-  long b = strtol(p + 3, &end, 16);
-  return end == p + 5 && b >= 0 && b <= 255 ? (int)b : -1;
-}
-
-/* p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
+/* tokenizer.json: the model and the added tokens.
+   p[n] and room[n], where the bytes of byte-level tokens go, live as long as v. */
 static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, double score, char *room) {
   if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "vocab: token with id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
   Tok *t = &v->tok[id];
@@ -307,7 +300,7 @@ static Err *set_token(TextVocab *v, int64_t id, const char *p, size_t n, double 
     t->in_model = text_bytes_from_level(p, n, room, &t->n_piece);
     if (t->in_model) t->piece = room;
   }
-  if (v->byte_fallback) t->byte = (int16_t)byte_spelled(t->text, t->n_text);
+  if (v->byte_fallback) t->byte = (int16_t)text_byte_spelled(t->text, t->n_text);
   if (t->byte >= 0) { t->type = TEXT_TOKEN_BYTE; t->in_model = false; }
   return NULL;
 }
@@ -727,6 +720,13 @@ static bool rank_of(const char *p, const char *end, int64_t *out) {
   return true;
 }
 
+/* "a, b or c"; name: NULL past the end. */
+static const char *choice_of(Arena *a, const char *(*name)(int i)) {
+  const char *s = name(0);
+  for (int i = 1; name(i); i++) s = arena_printf(a, "%s%s%s", s, name(i + 1) ? ", " : " or ", name(i));
+  return s;
+}
+
 /* Lines of "base64 rank". */
 static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char *text, size_t n_text) {
   v->byte_level = v->by_rank = true;
@@ -734,7 +734,7 @@ static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char
   bool is_guess;
   const char *rule = text_split_rule_of_ranks(slash ? slash + 1 : path, &is_guess);
   TRY(text_split_rule(v, rule));
-  if (is_guess) v->warning = arena_printf(v->arena, "%s: ranks only, and its name does not say how text is split: taken as %s; a name with cl100k, o200k, qwen, r50k, p50k, gpt2, llama3 or kimi in it chooses", path, rule);
+  if (is_guess) v->warning = arena_printf(v->arena, "%s: ranks only, and its name does not say how text is split: taken as %s; a name with %s in it chooses", path, rule, choice_of(tmp, text_split_rank_name));
   v->ignore_merges = true;
   v->added = ARENA_NEW(v->arena, Added);
   int line = 0;
@@ -786,13 +786,23 @@ static void read_config(Arena *tmp, const char *path, TextVocab *v) {
   str_free(&text);
 }
 
+static const char *file_name(int i) {
+  static const char *const names[] = {
+#define TOKENIZER_FILE(name) name,
+#include "text/tokenizer_files.def"
+#undef TOKENIZER_FILE
+  };
+  return i < (int)COUNT_OF(names) ? names[i] : NULL;
+}
+
 static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.json.gz", "tekken.json", "tokenizer.model", "qwen.tiktoken", "tiktoken.model"};
-  for (size_t i = 0; i < COUNT_OF(names); i++) {
-    *out = arena_printf(tmp, "%s/%s", dir, names[i]);
-    if (os_exists(*out)) return NULL;
+  for (int i = 0; file_name(i); i++) {
+    const char *path = arena_printf(tmp, "%s/%s", dir, file_name(i));
+    if (!os_exists(path)) continue;
+    *out = path;
+    return NULL;
   }
-  return err_new(ERR_NOT_FOUND, "%s: no tokenizer.json, tekken.json, tokenizer.model or tiktoken file", dir);
+  return err_new(ERR_NOT_FOUND, "%s: no %s", dir, choice_of(tmp, file_name));
 }
 
 /* The whole of a file's text, whichever of the four it is. */

@@ -26,9 +26,8 @@ static bool hex4(const char *p, const char *end, int32_t *out) {
   if (end - p < 4) return false;
   int32_t v = 0;
   for (int i = 0; i < 4; i++) {
-    char c = p[i];
-    int d = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-    if (d < 0) return false;
+    int d = text_digit(p[i]);
+    if (d >= 16) return false;
     v = v * 16 + d;
   }
   *out = v;

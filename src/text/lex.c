@@ -169,13 +169,11 @@ static const char *float_end(const Lexer *l, const char *p) {
   return real ? q : NULL;
 }
 
-static int digit_value(char c) { return is_digit(c) ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99; }
-
 static const char *radix_end(const char *p, const char *end, int base) {
   const char *last = NULL;
   for (p += 2; p < end;) {
     const char *d = *p == '_' ? p + 1 : p;
-    if (d >= end || digit_value(*d) >= base) break;
+    if (d >= end || text_digit(*d) >= base) break;
     last = p = d + 1;
   }
   return last;
@@ -185,7 +183,7 @@ static Err *push_int(Lexer *l, const char *p, const char *end, int base) {
   Int128 v = 0;
   for (; p < end; p++) {
     if (*p == '_') continue;
-    if (__builtin_mul_overflow(v, (Int128)base, &v) || __builtin_add_overflow(v, (Int128)digit_value(*p), &v)) return bad(l, "integer past 127 bits");
+    if (__builtin_mul_overflow(v, (Int128)base, &v) || __builtin_add_overflow(v, (Int128)text_digit(*p), &v)) return bad(l, "integer past 127 bits");
   }
   push(l, TK_INTEGER, (Token){.value = val_int(l->a, v)});
   return NULL;
@@ -221,8 +219,8 @@ static Err *lex_number(Lexer *l) {
 static bool hex_escape(const char **p, const char *end, int n, int32_t *cp) {
   uint32_t v = 0; /* at most 8 digits */
   for (int i = 0; i < n; i++, ++*p) {
-    if (*p >= end || digit_value(**p) >= 16) return false;
-    v = v * 16 + (uint32_t)digit_value(**p);
+    if (*p >= end || text_digit(**p) >= 16) return false;
+    v = v * 16 + (uint32_t)text_digit(**p);
   }
   *cp = v <= 0x10FFFF ? (int32_t)v : 0;
   return v <= 0x10FFFF;

@@ -271,12 +271,11 @@ static int plain_bytes(GrammarMatcher *m, uint32_t from, GrPos p, bool *by_char)
 
 typedef struct Rests { MaskWord *word; size_t n, cap; } Rests;
 
-static void set_bits(uint64_t *mask, const MaskTrie *t, const MaskNode *node) {
-  for (uint32_t k = 0; k < node->n_tok; k++) {
-    uint32_t id = (uint32_t)t->token[node->tok + k];
-    mask[id / 64] |= 1ull << (id % 64);
-  }
+static inline void bits_add(uint64_t *mask, const int32_t *id, uint32_t n) {
+  for (uint32_t k = 0; k < n; k++) mask[(uint32_t)id[k] / 64] |= 1ull << (id[k] % 64);
 }
+static inline void set_bits(uint64_t *mask, const MaskTrie *t, const MaskNode *node) { bits_add(mask, t->token + node->tok, node->n_tok); }
+static uint32_t tokens_end(const MaskTrie *t, const MaskNode *node) { return node->skip < t->n ? t->node[node->skip].tok : t->n_tokens; } /* of the node and all below it */
 
 /* Sets the bits of the tokens that pass. rests: notes the nodes after which the rule is over, in `left`. */
 typedef struct Left { uint32_t *node; uint32_t n, cap; } Left;
@@ -307,8 +306,7 @@ static void trie_walk(GrammarMatcher *m, const MaskTrie *t, uint32_t from, uint6
 static void rests_add(const GrammarVocab *v, const MaskTrie *t, const Left *left, const uint64_t *mask, Rests *r) {
   for (uint32_t i = 0; i < left->n; i++) {
     const MaskNode *top = &t->node[left->node[i]];
-    uint32_t from = top->tok + top->n_tok, to = top->skip < t->n ? t->node[top->skip].tok : t->n_tokens;
-    for (uint32_t k = from; k < to; k++) {
+    for (uint32_t k = top->tok + top->n_tok, to = tokens_end(t, top); k < to; k++) {
       int32_t id = t->token[k];
       if (mask[id / 64] >> (id % 64) & 1) continue;
       ADD(r->word, r->n, r->cap, (MaskWord){v->bytes + v->off[id] + top->depth, v->off[id + 1] - v->off[id] - top->depth, id});
@@ -390,6 +388,11 @@ static void token_walk(GrammarMatcher *m, uint32_t from, uint32_t id, uint64_t *
   else for (uint32_t k = 0; k < n_left; k++) ADD(r->word, r->n, r->cap, (MaskWord){p + left[k], n - left[k], (int32_t)id});
 }
 
+static void tokens_walk(GrammarMatcher *m, uint32_t from, const uint64_t *set, uint64_t *mask, Rests *r) {
+  for (size_t k = 0; k < m->v->n_words; k++)
+    for (uint64_t bits = set[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, r);
+}
+
 /* The bytes that lead elsewhere from one place than from the other; -1: more than UNLIKE_MAX. */
 enum { UNLIKE_MAX = 64 };
 static int unlike_bytes(GrammarMatcher *m, uint32_t here, uint32_t there, uint8_t *out) {
@@ -428,14 +431,16 @@ static void home_walk(GrammarMatcher *m, uint32_t from, uint32_t home, bool high
     uint32_t to = step(m, home, (uint8_t)b);
     int n = to == home ? 0 : to == DEAD ? -1 : unlike_bytes(m, to, home, unlike);
     if (n < 0) or_byte(v, b, rest);
-    for (int i = 0; i < n; i++)
-      for (uint32_t p = (uint32_t)b * 256 + unlike[i], k = v->pair_at[p]; k < v->pair_at[p + 1]; k++) rest[v->pair_token[k] / 64] |= 1ull << (v->pair_token[k] % 64);
+    for (int i = 0; i < n; i++) {
+      const uint32_t *at = &v->pair_at[b * 256 + unlike[i]];
+      bits_add(rest, v->pair_token + at[0], at[1] - at[0]);
+    }
   }
   for (size_t k = 0; k < v->n_words; k++) {
     if (!high) rest[k] |= v->torn_mask[k];
     mask[k] |= v->short_mask[k] & ~rest[k];
-    for (uint64_t bits = rest[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, rests);
   }
+  tokens_walk(m, from, rest, mask, rests);
   free(rest);
 }
 
@@ -449,8 +454,7 @@ static void trie_walk_beside(GrammarMatcher *m, const MaskTrie *t, uint32_t from
     there = m->set[there].n ? step(m, there, node->byte) : DEAD;
     if (here == there) { i = node->skip; continue; }
     if (here == DEAD) {
-      uint32_t to = node->skip < t->n ? t->node[node->skip].tok : t->n_tokens;
-      for (uint32_t k = node->tok; k < to; k++) mask[t->token[k] / 64] &= ~(1ull << (t->token[k] % 64));
+      for (uint32_t k = node->tok, to = tokens_end(t, node); k < to; k++) mask[t->token[k] / 64] &= ~(1ull << (t->token[k] % 64));
       i = node->skip;
       continue;
     }
@@ -463,10 +467,9 @@ static void trie_walk_beside(GrammarMatcher *m, const MaskTrie *t, uint32_t from
 }
 
 static const Entry *entry_get(GrammarMatcher *m, const Thread *t);
-static uint64_t *entry_mask(const Entry *e, size_t n_words, uint64_t *mask) { /* added to mask */
+static void entry_mask(const Entry *e, size_t n_words, uint64_t *mask) { /* added to mask */
   if (e->dense) for (size_t k = 0; k < n_words; k++) mask[k] |= e->dense[k];
-  for (uint32_t k = 0; k < e->n_few; k++) mask[e->few[k] / 64] |= 1ull << (e->few[k] % 64);
-  return mask;
+  bits_add(mask, e->few, e->n_few);
 }
 
 /* A place that is soon home: what passes there, and where the ways differ. What leaves the rule half way from home is walked anew. */
@@ -475,17 +478,15 @@ static void home_beside(GrammarMatcher *m, uint32_t from, uint32_t home, const E
   Left left = {0};
   uint64_t *anew = need(calloc(n_words + 1, sizeof *anew));
   entry_mask(at_home, n_words, mask);
-  for (uint32_t k = 0; k < at_home->rest.n_tokens; k++) anew[at_home->rest.token[k] / 64] |= 1ull << (at_home->rest.token[k] % 64);
+  bits_add(anew, at_home->rest.token, at_home->rest.n_tokens);
   for (int t = 0; t <= MASK_OTHER; t++) {
     left.n = 0;
     trie_walk_beside(m, &m->v->trie[t], from, home, mask, &left);
     for (size_t k = 0; k < n_words && left.n; k++) mask[k] |= anew[k];
     rests_add(m->v, &m->v->trie[t], &left, mask, rests);
   }
-  for (size_t k = 0; k < n_words; k++) {
-    mask[k] &= ~anew[k];
-    for (uint64_t bits = anew[k]; bits; bits &= bits - 1) token_walk(m, from, (uint32_t)(k * 64 + (size_t)__builtin_ctzll(bits)), mask, rests);
-  }
+  for (size_t k = 0; k < n_words; k++) mask[k] &= ~anew[k];
+  tokens_walk(m, from, anew, mask, rests);
   free(anew);
   free(left.node);
 }
@@ -537,8 +538,8 @@ static Entry *entry_make(GrammarMatcher *m, GrPos p) {
     size_t left_over = (size_t)MIN((int64_t)MASK_BYTES_MAX, MAX(rule->max - (int64_t)p.aux, 0));
     for (size_t k = 0; k < v->n_words; k++) mask[k] |= rounds[left_over * v->n_words + k];
   }
-  bool is_home = !by_char && !rounds && free_text_walk(m, p, from, mask, &rests);
-  for (int t = 0; t <= MASK_OTHER && !is_home; t++) {
+  bool is_free = !by_char && !rounds && free_text_walk(m, p, from, mask, &rests);
+  for (int t = 0; t <= MASK_OTHER && !is_free; t++) {
     if (t < MASK_BUCKETS && (by_char || rounds)) continue;
     if (t < MASK_BUCKETS && grammar_bucket_bytes[t] <= plain) {
       for (size_t k = 0; k < v->n_words; k++) mask[k] |= v->bucket_mask[t][k];

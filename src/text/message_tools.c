@@ -1,5 +1,6 @@
 /* The tools of a request, in any client's form: {type:"function", function:{..}}, the flat {type:"function", name, parameters}, {name,
-   description, input_schema}. Types that a server runs itself are left out: the model cannot be asked for them. */
+   description, input_schema}. Types that a server runs itself are left out: the model cannot be asked for them. And what templates
+   want of definitions that clients leave out. */
 #include <string.h>
 #include "text/message.h"
 
@@ -80,64 +81,4 @@ bool text_tools_complete(json_t *tools) {
   bool changed = !json_equal(before, tools);
   json_decref(before);
   return changed;
-}
-
-/* ---- tools whose schemas cannot be enforced ---- */
-
-static Err *compile_alone(const TextChat *c, const TextCallsOptions *o, const json_t *tool) {
-  TextCallsOptions one = *o;
-  Grammar *g = NULL;
-  json_t *tools = json_pack("[O]", tool);
-  one.tools = tools;
-  one.only = NULL;
-  Err *e = text_chat_calls(c, &one, &g);
-  grammar_free(g);
-  json_decref(tools);
-  return e;
-}
-
-/* Parameters that cannot be enforced even alone, or all of them, may be anything. False: that was not what is wrong. */
-static bool tool_relax(const TextChat *c, const TextCallsOptions *o, json_t *tool) {
-  json_t *f = json_object_get(tool, "function"), *parameters = json_object_get(f, "parameters"), *properties = json_object_get(parameters, "properties"), *one;
-  const char *key;
-  void *next;
-  json_object_foreach_safe(properties, next, key, one) {
-    json_t *alone = json_deep_copy(tool), *only = json_object_get(json_object_get(json_object_get(alone, "function"), "parameters"), "properties");
-    json_object_clear(only);
-    json_object_set(only, key, one);
-    json_object_del(json_object_get(json_object_get(alone, "function"), "parameters"), "required");
-    Err *e = compile_alone(c, o, alone);
-    if (e) json_object_set_new(properties, key, json_object());
-    err_free(e);
-    json_decref(alone);
-  }
-  Err *e = compile_alone(c, o, tool);
-  if (e) json_object_set_new(f, "parameters", json_pack("{s:s}", "type", "object"));
-  err_free(e);
-  e = e ? compile_alone(c, o, tool) : NULL;
-  bool ok = !e;
-  err_free(e);
-  return ok;
-}
-
-Err *text_chat_calls_relaxed(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) {
-  Err *first = text_chat_calls(c, o, out), *e = first;
-  if (!first || !(o->flags & GRAMMAR_RELAX)) return first;
-  json_t *tools = json_deep_copy(o->tools), *tool;
-  TextCallsOptions mild = *o;
-  Str lines = {0};
-  bool ok = true;
-  size_t i;
-  json_array_foreach(tools, i, tool) {
-    Err *why = ok ? compile_alone(c, o, tool) : NULL;
-    if (why) str_addf(&lines, "%s\n", err_text(why)), ok = tool_relax(c, o, tool);
-    err_free(why);
-  }
-  mild.tools = tools;
-  if (ok) e = text_chat_calls(c, &mild, out);
-  if (!e) str_add_n(told, lines.n ? lines.p : "", lines.n);
-  if (e != first) err_free(e ? e : first);
-  str_free(&lines);
-  json_decref(tools);
-  return e ? first : NULL;
 }

@@ -243,11 +243,11 @@ static void unigram(const TextVocab *v, ModelScratch *s, const char *p, size_t n
   }
 }
 
-/* The longest piece that p[n] begins with and that does not end inside a character. */
-static int wordpiece_longest(const TextVocab *v, uint32_t node, const char *p, size_t n, size_t *used) {
+/* The longest piece that p[n] begins with, or -1; whole: that does not end inside a character. */
+static int longest_piece(const TextVocab *v, uint32_t node, const char *p, size_t n, bool whole, size_t *used) {
   int best = -1;
   for (size_t i = 0; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++)
-    if (v->trie.unit[node].value >= 0 && (i + 1 == n || ((uint8_t)p[i + 1] & 0xC0) != 0x80)) best = v->trie.unit[node].value, *used = i + 1;
+    if (v->trie.unit[node].value >= 0 && !(whole && i + 1 < n && ((uint8_t)p[i + 1] & 0xC0) == 0x80)) best = v->trie.unit[node].value, *used = i + 1;
   return best;
 }
 
@@ -255,7 +255,7 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
   size_t start = out->n, used = 0;
   bool bad = text_utf8_count(p, n) > (size_t)v->max_word_chars;
   for (size_t at = 0; at < n && !bad; at += used) {
-    int id = wordpiece_longest(v, at ? v->cont_root : v->word_root, p + at, n - at, &used);
+    int id = longest_piece(v, at ? v->cont_root : v->word_root, p + at, n - at, true, &used);
     bad = id < 0;
     if (!bad) text_ids_add(out, id);
   }
@@ -267,15 +267,10 @@ static void wordpiece(const TextVocab *v, const char *p, size_t n, TextIds *out)
 /* A byte that begins no piece stands for itself as the unknown token does, where there is one. */
 static void longest(const TextVocab *v, const char *p, size_t n, TextIds *out) {
   bool last_unk = false;
-  for (size_t at = 0; at < n;) {
-    uint32_t node = v->trie.unit ? TRIE_ROOT : 0;
-    size_t used = 1;
-    int best = -1;
-    for (size_t i = at; i < n && node && (node = text_trie_step(&v->trie, node, (uint8_t)p[i])) != 0; i++)
-      if (v->trie.unit[node].value >= 0) best = v->trie.unit[node].value, used = i + 1 - at;
-    if (best >= 0) text_ids_add(out, best);
+  for (size_t at = 0, used = 1; at < n; at += used, used = 1) {
+    int id = longest_piece(v, v->trie.unit ? TRIE_ROOT : 0, p + at, n - at, false, &used);
+    if (id >= 0) text_ids_add(out, id);
     else emit_unknown(v, p + at, 1, p + n, &last_unk, out);
-    at += used;
   }
 }
 

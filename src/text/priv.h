@@ -15,6 +15,8 @@ static inline int text_utf8_next(const char *p, const char *end, int32_t *cp) {
   }
   return text_utf8_next_any(p, end, cp);
 }
+/* What a digit stands for in bases up to 36; 99: it is none. */
+static inline int text_digit(int c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99; }
 int text_utf8_put(int32_t cp, char out[4]);                       /* bytes written */
 void text_utf8_add(Str *s, int32_t cp);
 size_t text_utf8_valid(const char *p, size_t n);                  /* length of the valid prefix */
@@ -220,6 +222,7 @@ void text_vocab_merges_reserve(TextVocab *v, int n);              /* before the 
 void text_vocab_merges_add(TextVocab *v, const MergeText *m, int n); /* at most BATCH; the texts are spelled as tokens are */
 bool text_bytes_from_level(const char *p, size_t n, char *out, uint32_t *n_out); /* GPT-2's printable bytes back to at most n bytes */
 uint64_t text_hash(const char *p, size_t n);                      /* of short texts, fast: not kept anywhere, not for untrusted keys alone */
+int text_byte_spelled(const char *p, size_t n);                   /* as <0x00> to <0xFF>, or -1 */
 int text_piece_find(const TextVocab *v, const char *p, size_t n); /* id of the model's token of these bytes, or -1 */
 
 static inline uint32_t text_cut_hash(const char *p, uint32_t n, const char *q, uint32_t m) { /* of up to 3 bytes and 3 more */
@@ -254,6 +257,7 @@ Err *text_regex_new(TextVocab *v, const char *pattern, size_t n, Regex **out); /
 void text_regex_free(Regex *re);
 Err *text_split_rule(TextVocab *v, const char *name);             /* appends the named rule's steps; ERR_UNSUPPORTED */
 const char *text_split_rule_of_ranks(const char *file, bool *is_guess); /* of a tiktoken file: its name, without folders */
+const char *text_split_rank_name(int i);                          /* what such a name says it by; NULL past the end */
 const char *text_split_rule_name(int i);                          /* NULL past the end */
 /* normal.c */
 Err *text_steps_normalize(const TextVocab *v, const Step *steps, int n_steps, const char *p, size_t n, Str *out);

@@ -55,8 +55,8 @@ static int peek(const Parser *s, int k) { return s->end - s->p > k ? (uint8_t)s-
 static int hex_digits(const Parser *s, int at, int n, uint32_t *out) { /* n digits, or 0 */
   uint32_t v = 0;
   for (int i = 0; i < n; i++) {
-    int c = peek(s, at + i), d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-    if (d < 0) return 0;
+    int d = text_digit(peek(s, at + i));
+    if (d >= 16) return 0;
     v = v << 4 | (uint32_t)d;
   }
   *out = v;

@@ -75,16 +75,23 @@ static const struct SplitRow { const char *name; bool ignore_merges, form; int n
 #undef SPLIT
 };
 
-const char *text_split_rule_of_ranks(const char *file, bool *is_guess) {
-  static const struct { const char *part, *rule; bool is_guess; } known[] = {
-#define RANKS(part, name, guess) {part, name, guess},
+static const struct { const char *part, *rule; enum { RANKS_NAME, RANKS_OTHER, RANKS_GUESS } how; } rank_rows[] = {
+#define RANKS(part, name, how) {part, name, RANKS_##how},
 #include "text/splits.def"
 #undef RANKS
-  };
+};
+
+const char *text_split_rule_of_ranks(const char *file, bool *is_guess) {
   size_t i = 0;
-  while (!strcasestr(file, known[i].part)) i++; /* the last row is in every name */
-  *is_guess = known[i].is_guess;
-  return known[i].rule;
+  while (!strcasestr(file, rank_rows[i].part)) i++; /* the last row is in every name */
+  *is_guess = rank_rows[i].how == RANKS_GUESS;
+  return rank_rows[i].rule;
+}
+
+const char *text_split_rank_name(int i) {
+  for (size_t k = 0; k < COUNT_OF(rank_rows); k++)
+    if (rank_rows[k].how == RANKS_NAME && !i--) return rank_rows[k].part;
+  return NULL;
 }
 
 const char *text_split_rule_name(int i) { return i < (int)COUNT_OF(split_rows) ? split_rows[i].name : NULL; }

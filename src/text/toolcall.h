@@ -51,6 +51,7 @@ void tool_param_add(const json_t *tool, const char *key, size_t n_key, const cha
 
 /* toolcall_list.c: calls as objects (%o) and as Python (%p). A step that says so has a whole call in name, id and args. */
 bool tool_is_word_byte(uint8_t c);                           /* of names of tools and parameters where no quotes are around them */
+bool tool_is_name_byte(uint8_t c);                           /* of a tool's name where it is no word of Python's */
 typedef struct ToolCall { Str name, id, args; bool has_args; } ToolCall;
 typedef struct ToolList {
   bool is_python, is_list, is_bare, has_call;

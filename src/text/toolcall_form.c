@@ -84,14 +84,13 @@ static void show_rendered(const TextChat *c, bool names_id, Shown *out) {
 
 /* How the template spells what is not ASCII, and whether it shows ids of another length. */
 static void ways_find(const TextChat *c, ToolForms *out) {
+  static const char *const ids[] = {ID_LONG, ID_1}; /* some templates refuse ids of other lengths than theirs */
   Str shown = {0};
-  json_t *call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_LONG);
-  err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
-  out->ids_vary = shown.n && strstr(shown.p, ID_LONG);
-  if (!shown.n) { /* ids of one length only */
-    call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ID_1);
+  for (size_t i = 0; i < COUNT_OF(ids) && !shown.n; i++) {
+    json_t *call = probe_call_of(c, json_pack("{s:s}", KEY_A, "\uAC00"), ids[i]);
     err_free(render_probe(c, conversation_of(c, json_pack("[o]", call)), false, &shown));
   }
+  out->ids_vary = shown.n && strstr(shown.p, ID_LONG);
   out->escapes = shown.n && strstr(shown.p, "\\u" "ac00");
   str_free(&shown);
 }
@@ -452,10 +451,10 @@ static bool form_proved(Arena *a, const TextChat *c, bool is_shown, ToolForm *f)
 
 /* ---- all forms ---- */
 
-static bool opening_is_known(const ToolForms *all, const ToolPattern *p, const char *signs) {
+static bool opening_is_known(const ToolForms *all, const ToolPattern *p) {
   for (int i = 0; i < all->n; i++) {
     const char *own = all->f[i].opening;
-    if (p->is_bare ? !*own && all->f[i].is_json == (*signs == 'o') : strlen(own) == (size_t)p->part[0].n && !memcmp(own, p->part[0].text, strlen(own))) return true;
+    if (p->is_bare ? !*own && all->f[i].is_json == (sign_of(p) == 'o') : strlen(own) == (size_t)p->part[0].n && !memcmp(own, p->part[0].text, strlen(own))) return true;
   }
   return false;
 }
@@ -489,8 +488,7 @@ static void forms_of_row(Arena *a, const TextChat *c, bool names_id, ToolForms *
     ToolForm f;
     Shown s = {0};
     tool_pattern_compile(c->syntax->pattern[i], &p);
-    char sign = sign_of(&p);
-    if (opening_is_known(out, &p, &sign)) continue;
+    if (opening_is_known(out, &p)) continue;
     bool ok = out->n && (form_later(a, &out->f[0], &p, &f) || form_marked(a, &out->f[0], &p, &f)) && form_proved(a, c, false, &f);
     if (!ok) {
       show_written(&p, c, names_id, &s);

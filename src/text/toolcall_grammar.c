@@ -1,5 +1,5 @@
 /* Calls of offered tools as a grammar. In: the forms calls have (toolcall_form.c); tools. Out: a grammar whose calls satisfy the tools' schemas:
-   of the whole answer, which then is calls; or of an answer that may be text and calls.
+   of the whole answer, which then is calls; or of an answer that may be text and calls. Where that is allowed, what cannot be enforced is left out.
 
      required   [lead] before NAME ARGS { link NAME ARGS } behind [trail]
      may call   text in which each opening of a call is followed by the rest of one. Text is followed by an automaton that looks for the
@@ -25,17 +25,15 @@ typedef struct Calls {
 
 /* ---- texts with marks ---- */
 
+/* What may stand for a mark: n bytes of these ranges, or from 1 to n. */
+typedef struct Marked { const char *ranges; int n; bool is_exact; } Marked;
+static const Marked counter = {"09", COUNTER_DIGITS, false}, short_id = {"09AZaz", ID_BYTES, true}, any_id = {"09--AZ__az", ID_BYTES_MAX, false};
+
 /* A state from which one byte of these ranges leads on, to one or two states. */
-static uint32_t class_to(Grammar *g, uint32_t rule, bool letters, bool signs, uint32_t to, uint32_t or_to) {
+static uint32_t class_to(Grammar *g, uint32_t rule, const char *ranges, uint32_t to, uint32_t or_to) {
   uint32_t q = grammar_state_new(g, rule);
-  for (int k = 0; k < (or_to == to ? 1 : 2); k++) {
-    uint32_t at = k ? or_to : to;
-    grammar_edge_add(g, q, '0', '9', GR_PLAIN, 0, at);
-    if (signs) grammar_edge_add(g, q, '-', '-', GR_PLAIN, 0, at);
-    if (letters) grammar_edge_add(g, q, 'A', 'Z', GR_PLAIN, 0, at);
-    if (signs) grammar_edge_add(g, q, '_', '_', GR_PLAIN, 0, at);
-    if (letters) grammar_edge_add(g, q, 'a', 'z', GR_PLAIN, 0, at);
-  }
+  for (int k = 0; k < (or_to == to ? 1 : 2); k++)
+    for (const char *r = ranges; *r; r += 2) grammar_edge_add(g, q, (uint8_t)r[0], (uint8_t)r[1], GR_PLAIN, 0, k ? or_to : to);
   return q;
 }
 
@@ -48,9 +46,9 @@ static uint32_t marked_to(const Calls *c, uint32_t rule, const char *text, size_
     to = grammar_text_to(g, rule, text + n - k, k, GR_PLAIN, to);
     n -= k;
     if (!n) break;
-    bool id = text[--n] == TOOL_FORM_ID, exact = id && !c->forms->ids_vary;
+    const Marked *mark = text[--n] == TOOL_FORM_COUNTER ? &counter : c->forms->ids_vary ? &any_id : &short_id;
     uint32_t over = to;
-    for (int i = 0; i < (exact ? ID_BYTES : id ? ID_BYTES_MAX : COUNTER_DIGITS); i++) to = class_to(g, rule, id, id && !exact, to, exact ? to : over);
+    for (int i = 0; i < mark->n; i++) to = class_to(g, rule, mark->ranges, to, mark->is_exact ? to : over);
   }
   return to;
 }
@@ -66,9 +64,8 @@ static uint32_t text_rule(const Calls *c, const char *text, size_t n) {
 
 static bool name_fits(const char *name, bool python) {
   size_t n = strlen(name);
-  for (size_t i = 0; i < n; i++) {
-    if (!tool_is_word_byte((uint8_t)name[i]) && (python || !strchr(":/", name[i]))) return false;
-  }
+  for (size_t i = 0; i < n; i++)
+    if (!(python ? tool_is_word_byte : tool_is_name_byte)((uint8_t)name[i])) return false;
   return n > 0 && n <= NAME_MAX_BYTES;
 }
 
@@ -297,16 +294,95 @@ static Err *calls_build(Calls *c) {
   return grammar_finish(c->g, c->w);
 }
 
-Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out) {
+static Err *calls_of(const ToolForms *forms, const TextCallsOptions *o, Grammar **out) {
   GrWork w = {arena_new("compile"), GR_BUDGET};
-  ToolForms forms = {0};
   Grammar *g = grammar_new();
-  Calls calls = {.g = g, .w = &w, .o = o, .forms = &forms};
-  Err *e = tool_forms_find(w.a, c, &forms);
-  calls.many = o->many && !forms.is_single;
-  if (!e) e = calls_build(&calls);
+  Calls calls = {.g = g, .w = &w, .o = o, .forms = forms, .many = o->many && !forms->is_single};
+  Err *e = calls_build(&calls);
   arena_free(w.a);
   if (e) grammar_free(g);
   else *out = g;
   return e;
 }
+
+/* ---- tools whose schemas cannot be enforced ---- */
+
+static Err *compile_alone(const ToolForms *forms, const TextCallsOptions *o, json_t *tool) {
+  TextCallsOptions one = *o;
+  Grammar *g = NULL;
+  json_t *tools = json_pack("[O]", tool);
+  one.tools = tools;
+  one.only = NULL;
+  Err *e = calls_of(forms, &one, &g);
+  grammar_free(g);
+  json_decref(tools);
+  return e;
+}
+
+static bool compiles(const ToolForms *forms, const TextCallsOptions *o, json_t *tool) {
+  Err *e = compile_alone(forms, o, tool);
+  err_free(e);
+  return !e;
+}
+
+/* The tool with one of its parameters only. A new reference. */
+static json_t *tool_with(const json_t *tool, const char *key, json_t *schema) {
+  json_t *f = json_copy(json_object_get(tool, "function")), *parameters = json_copy(json_object_get(f, "parameters")), *properties = json_object();
+  json_object_set(properties, key, schema);
+  json_object_set_new(parameters, "properties", properties);
+  json_object_del(parameters, "required");
+  json_object_set_new(f, "parameters", parameters);
+  return json_pack("{s:o}", "function", f);
+}
+
+/* Parameters that cannot be enforced even alone, or all of them, may be anything. False: that was not what is wrong. */
+static bool tool_relax(const ToolForms *forms, const TextCallsOptions *o, json_t *tool) {
+  json_t *f = json_object_get(tool, "function"), *properties = json_object_get(json_object_get(f, "parameters"), "properties"), *schema;
+  const char *key;
+  void *next;
+  json_object_foreach_safe(properties, next, key, schema) {
+    json_t *alone = tool_with(tool, key, schema);
+    if (!compiles(forms, o, alone)) json_object_set_new(properties, key, json_object());
+    json_decref(alone);
+  }
+  if (compiles(forms, o, tool)) return true;
+  json_object_set_new(f, "parameters", json_pack("{s:s}", "type", "object"));
+  return compiles(forms, o, tool);
+}
+
+/* first: what is wrong with the tools as they are; freed where they can be relaxed. */
+static Err *calls_relaxed(const ToolForms *forms, const TextCallsOptions *o, Err *first, Grammar **out, Str *told) {
+  json_t *tools = json_deep_copy(o->tools), *tool;
+  TextCallsOptions mild = *o;
+  Str lines = {0};
+  bool ok = true;
+  size_t i;
+  json_array_foreach(tools, i, tool) {
+    Err *why = ok ? compile_alone(forms, o, tool) : NULL;
+    if (why) str_addf(&lines, "%s\n", err_text(why)), ok = tool_relax(forms, o, tool);
+    err_free(why);
+  }
+  mild.tools = tools;
+  Err *e = ok ? calls_of(forms, &mild, out) : first;
+  if (!e) str_add_n(told, lines.n ? lines.p : "", lines.n);
+  if (e != first) err_free(e ? e : first);
+  str_free(&lines);
+  json_decref(tools);
+  return e ? first : NULL;
+}
+
+/* told NULL: tools are taken as they are. */
+static Err *chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) {
+  Arena *a = arena_new("forms of calls");
+  ToolForms forms = {0};
+  Err *e = tool_forms_find(a, c, &forms);
+  if (!e) {
+    e = calls_of(&forms, o, out);
+    if (e && told) e = calls_relaxed(&forms, o, e, out, told);
+  }
+  arena_free(a);
+  return e;
+}
+
+Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out) { return chat_calls(c, o, out, NULL); }
+Err *text_chat_calls_relaxed(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) { return chat_calls(c, o, out, o->flags & GRAMMAR_RELAX ? told : NULL); }

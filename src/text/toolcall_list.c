@@ -130,6 +130,7 @@ static ToolStep begin_python(ToolList *l) {
 }
 
 bool tool_is_word_byte(uint8_t c) { return c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z') || c == '-' || c == '.' || c == '_'; }
+bool tool_is_name_byte(uint8_t c) { return tool_is_word_byte(c) || c == ':' || c == '/'; }
 
 static ToolStep python_name(ToolList *l, const ToolSet *set, uint8_t c) {
   if (is_space(c) && !l->object.n) return TOOL_MORE;

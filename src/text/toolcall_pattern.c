@@ -101,11 +101,8 @@ static void enter(ToolRun *r, int at) {
 }
 
 static bool name_is_plain(const Str *s) {
-  for (size_t i = 0; i < s->n; i++) {
-    unsigned char c = (unsigned char)s->p[i];
-    if (!c) return false;
-    if (c < 0x80 && !strchr("_-.:/", c) && !(c >= '0' && c <= '9') && !((c | 32) >= 'a' && (c | 32) <= 'z')) return false;
-  }
+  for (size_t i = 0; i < s->n; i++)
+    if (!tool_is_name_byte((uint8_t)s->p[i])) return false;
   return s->n > 0;
 }
 

@@ -227,8 +227,8 @@ static ToolStep step_escape(ToolValue *v, uint8_t c) {
 }
 
 static ToolStep step_hex(ToolValue *v, uint8_t c) {
-  int d = is_digit(c) ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-  if (d < 0) return TOOL_BAD;
+  int d = text_digit(c);
+  if (d >= 16) return TOOL_BAD;
   v->hex = v->hex << 4 | (uint32_t)d;
   if (++v->n_hex < v->n_hex_all) return TOOL_MORE;
   v->lex = LEX_STRING;

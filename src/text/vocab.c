@@ -291,17 +291,13 @@ static void rank_by_score(TextVocab *v) {
   free(s);
 }
 
-static int byte_of_spelling(const char *p, size_t n) {
-  static const char hex[] = "0123456789ABCDEF", low[] = "0123456789abcdef";
-  if (n != 6 || memcmp(p, "<0x", 3) || p[5] != '>') return -1;
-  int v = 0;
-  for (int i = 3; i < 5; i++) {
-    const char *h = p[i] ? strchr(hex, p[i]) : NULL, *l = p[i] ? strchr(low, p[i]) : NULL;
-    if (!h && !l) return -1;
-    v = v * 16 + (int)(h ? h - hex : l - low);
-  }
-  return v;
+/* Two hexadecimal digits; -1: they are none. */
+static int byte_of_hex(const char *p) {
+  int high = text_digit(p[0]), low = text_digit(p[1]);
+  return high < 16 && low < 16 ? high << 4 | low : -1;
 }
+
+int text_byte_spelled(const char *p, size_t n) { return n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? byte_of_hex(p + 3) : -1; }
 
 static bool looks_like_markup(const char *p, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -424,12 +420,6 @@ static void add_around(TextVocab *v, int first, int last) {
 /* How a file spells the bytes of its tokens: as they are, in GPT-2's printable ones, or as Python's repr of bytes does. */
 typedef enum Spelling { SPELL_BYTES, SPELL_LEVEL, SPELL_REPR } Spelling;
 
-static int hex_digit(char c) {
-  static const char hex[] = "0123456789abcdefABCDEF";
-  const char *h = c ? strchr(hex, c) : NULL;
-  return !h ? -1 : h - hex < 16 ? (int)(h - hex) : (int)(h - hex) - 6;
-}
-
 /* Without its escapes; false: one is not whole. */
 static bool bytes_from_repr(const char *p, size_t n, char *out, uint32_t *n_out) {
   uint32_t k = 0;
@@ -439,9 +429,9 @@ static bool bytes_from_repr(const char *p, size_t n, char *out, uint32_t *n_out)
       if (++i == n) return false;
       c = p[i] == 't' ? '\t' : p[i] == 'n' ? '\n' : p[i] == 'r' ? '\r' : p[i];
       if (p[i] == 'x') {
-        int high = i + 2 < n ? hex_digit(p[i + 1]) : -1, low = i + 2 < n ? hex_digit(p[i + 2]) : -1;
-        if (high < 0 || low < 0) return false;
-        c = (char)(high << 4 | low);
+        int byte = i + 2 < n ? byte_of_hex(p + i + 1) : -1;
+        if (byte < 0) return false;
+        c = (char)byte;
         i += 2;
       }
     }
@@ -467,7 +457,7 @@ static Err *source_token(TextVocab *v, const TextVocabSource *src, int i, Spelli
   t->in_model = type == TEXT_TOKEN_NORMAL || type == TEXT_TOKEN_UNUSED || (level && type == TEXT_TOKEN_USER);
   *room += n + 1;
   if (type == TEXT_TOKEN_BYTE) {
-    t->byte = (int16_t)byte_of_spelling(t->text, n);
+    t->byte = (int16_t)text_byte_spelled(t->text, n);
     if (t->byte < 0) return err_new(ERR_FORMAT, "tokenizer: byte token %d is spelled '%.*s', expected <0x00> to <0xFF>", i, (int)MIN(n, (size_t)40), t->text);
   }
   if (level && type == TEXT_TOKEN_NORMAL) {

@@ -115,7 +115,7 @@ same "gives the text" 'the'
 printf 'YQ== 0\nYg== 1\n' > "$TEST_TMP/x.tiktoken"
 cp "$TEST_TMP/x.tiktoken" "$TEST_TMP/cl100k_base.tiktoken"
 expect "a file of ranks whose name says nothing" 0 "$LUMEN" tokenize --tokenizer "$TEST_TMP/x.tiktoken" ab
-has "the rule that was taken is told, and how to choose" "$err" "lumen tokenize: $TEST_TMP/x.tiktoken: ranks only, and its name does not say how text is split: taken as llama3; a name with cl100k,"
+has "the rule that was taken is told, and how to choose" "$err" "lumen tokenize: $TEST_TMP/x.tiktoken: ranks only, and its name does not say how text is split: taken as llama3; a name with o200k, cl100k, llama3, qwen, r50k, p50k, gpt2 or kimi in it chooses"
 expect "one whose name says it" 0 "$LUMEN" tokenize --tokenizer "$TEST_TMP/cl100k_base.tiktoken" ab
 empty "nothing is told" "$err"
 finish

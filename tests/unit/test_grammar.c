@@ -150,11 +150,7 @@ static Err *compile_refused(const json_t *row, Grammar **out) { return from_text
 static Err *compile_regex(const json_t *row, Grammar **out) { return grammar_from_regex(text_at(row, 1), length_at(row, 1), out); }
 static Err *compile_gbnf(const json_t *row, Grammar **out) { return grammar_from_gbnf(text_at(row, 1), length_at(row, 1), out); }
 
-static double cpu_ms(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
+static double cpu_ms(void) { return (double)os_thread_cpu_ns() * 1e-6; }
 static void repeat(Str *s, const char *text, int n) { for (int i = 0; i < n; i++) str_add(s, text); }
 
 static void expect_refused(const char *what, Err *e, Grammar **g, double start) {

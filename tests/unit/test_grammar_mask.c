@@ -1,6 +1,5 @@
 /* Token masks: against trying every token, along instances and random walks; forks; compaction; partial characters; forced bytes; speed.
    runtests: timeout 300 */
-#include <time.h>
 #include "base/json.h"
 #include "test.h"
 #include "text/grammar.h"
@@ -103,6 +102,13 @@ static const struct { const char *template, *text; } answers[] = {
   {"google-gemma-4-31B-it", "say <|tool_call>call:get{city:<|\"|>Seoul < |<|\"|>}<tool_call|>"},
 };
 
+static const struct { const char *title; Err *(*compile)(const char *text, size_t n, Grammar **out); const char *grammar, *text; } grammars[] = {
+  {"free text whose end is a rule's", grammar_from_gbnf, "root ::= (line \"END\\n\")+\nline ::= ([^E] | \"E\" [^N] | \"EN\" [^D])*\n", "Eh, EEn 한국 ENd. END\nOne moreEND\n"},
+  {"GBNF whose rules end inside tokens", grammar_from_gbnf, "root ::= list\nlist ::= item (\", \" item)* \".\"?\nitem ::= word+ | \"(\" list \")\"\nword ::= [a-zA-Z가-힣]+ \" \"?\n",
+   "red green, (blue 파랑, (x)), y."},
+  {"an expression", grammar_from_regex, "(\\w+[ ,]+)*\\w+[.!?]", "Hello world, this is it!"},
+};
+
 static void against_every_token(void) {
   TextVocab *tv = NULL;
   GrammarVocab *v = vocab_open("tests/text/tokenizers/smollm2", &tv);
@@ -124,26 +130,15 @@ static void against_every_token(void) {
       grammar_free(g);
     }
   }
-  TEST("masks against every token: free text whose end is a rule's") {
-    static const char text[] = "root ::= (line \"END\\n\")+\nline ::= ([^E] | \"E\" [^N] | \"EN\" [^D])*\n";
-    Grammar *g = NULL;
-    EXPECT_OK(grammar_from_gbnf(text, strlen(text), &g));
-    along(g, tv, v, "Eh, EEn 한국 ENd. END\nOne moreEND\n");
-    grammar_free(g);
-  }
-  TEST("masks against every token: GBNF whose rules end inside tokens") {
-    static const char text[] = "root ::= list\nlist ::= item (\", \" item)* \".\"?\nitem ::= word+ | \"(\" list \")\"\nword ::= [a-zA-Z가-힣]+ \" \"?\n";
-    Grammar *g = NULL;
-    EXPECT_OK(grammar_from_gbnf(text, strlen(text), &g));
-    along(g, tv, v, "red green, (blue 파랑, (x)), y.");
-    grammar_free(g);
-  }
-  TEST("masks against every token: an expression") {
-    static const char words[] = "(\\w+[ ,]+)*\\w+[.!?]";
-    Grammar *g = NULL;
-    EXPECT_OK(grammar_from_regex(words, strlen(words), &g));
-    along(g, tv, v, "Hello world, this is it!");
-    grammar_free(g);
+  for (size_t i = 0; i < COUNT_OF(grammars); i++) {
+    char title[160];
+    snprintf(title, sizeof title, "masks against every token: %s", grammars[i].title);
+    TEST(title) {
+      Grammar *g = NULL;
+      EXPECT_OK(grammars[i].compile(grammars[i].grammar, strlen(grammars[i].grammar), &g));
+      along(g, tv, v, grammars[i].text);
+      grammar_free(g);
+    }
   }
   grammar_vocab_free(v);
   text_vocab_free(tv);
@@ -270,11 +265,7 @@ static void walks(void) {
   grammar_vocab_free(v);
 }
 
-static double cpu_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
+static double cpu_us(void) { return (double)os_thread_cpu_ns() * 1e-3; }
 
 static void speed(void) {
   enum { N_SCHEMAS = 5 };

@@ -136,10 +136,9 @@ static void check_cuts(const char *label, const TextChat *c, const json_t *tools
     const char *content = json_string_value(json_object_get(message, "content"));
     if (json_array_size(json_object_get(message, "tool_calls")) == 1 && content) {
       const char *rest = content + (*content == ','), *torn = strstr(content, "\xEF\xBF\xBD");
-      bool ok = false;
       while (*rest == ' ' || *rest == '\n') rest++;
       size_t k = torn && !torn[3] ? (size_t)(torn - rest) : strlen(rest);
-      ok = *rest == '{';
+      bool ok = *rest == '{';
       for (int i = 0; i < REPLY_MAX_PATTERNS && c->syntax->pattern[i]; i++) {
         ToolPattern one;
         tool_pattern_compile(c->syntax->pattern[i], &one);
@@ -545,7 +544,8 @@ int main(void) {
     EXPECT(sums.n_seen == n && n == n_rows, "%d of %d rows, the first missing: %s", n, n_rows, sums.seen[n]);
   }
   TEST("pairs and walks that came to an end") {
-    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36 && sums.n_rests > 1000 && sums.n_typed >= 55 * (int)COUNT_OF(typed_args), "%d templates, %d that show calls, %d two of them", sums.n_templates, sums.n_known, sums.n_pairs);
+    EXPECT(sums.n_templates >= 58 && sums.n_known >= 55 && sums.n_pairs >= 36 && sums.n_rests > 1000 && sums.n_typed >= 55 * (int)COUNT_OF(typed_args), "%d templates, %d that show calls, %d two of them, %d cut texts, %d kinds of values",
+           sums.n_templates, sums.n_known, sums.n_pairs, sums.n_rests, sums.n_typed);
     EXPECT(sums.n_over * 10 >= sums.n_walks * 9, "%d of %d walks", sums.n_over, sums.n_walks);
   }
   if (getenv("LUMEN_SHOW")) fprintf(stderr, "%d templates, %d known, %d pairs, %d walks, %d over\n", sums.n_templates, sums.n_known, sums.n_pairs, sums.n_walks, sums.n_over);

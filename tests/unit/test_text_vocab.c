@@ -1,12 +1,7 @@
 /* Vocabularies from model files' metadata, broken input, long input, decoding; cases from public bug reports carry their number there. */
-#include <time.h>
 #include "text_golden.h"
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+static double seconds(void) { return (double)os_process_cpu_ns() * 1e-9; }
 
 static TextVocab *open_vocab(const char *path) {
   TextVocab *v = NULL;
@@ -101,7 +96,7 @@ static void test_sources(void) {
   }
   TEST("S03 only <0x00> to <0xFF> are byte tokens") {
     static const float score[5] = {0};
-    static const char *const wrong[] = {"<0x-1>", "<0x+1>", "<0x 1>", "<0xG0>", "<0x100>", "<0x1>", "0x41", ""};
+    static const char *const wrong[] = {"<0x-1>", "<0x+1>", "<0x 1>", "<0xG0>", "<0x100>", "<0x1>", "<0x\t1>", "0x41", ""};
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
       const char *t[] = {"a", "b", "ab", wrong[i], "<s>"};
       int32_t type[] = {1, 1, 1, TEXT_TOKEN_BYTE, TEXT_TOKEN_CONTROL};
@@ -109,6 +104,16 @@ static void test_sources(void) {
       s.kind = "llama"; s.token = t; s.type = type; s.score = score;
       refuses(s, "byte token 3");
     }
+  }
+  TEST("S03 in a tokenizer.json too") {
+    static const char text[] = "{\"model\": {\"type\": \"BPE\", \"byte_fallback\": true, \"vocab\": {\"a\": 0, \"<0x0a>\": 1, \"<0xEA>\": 2, \"<0x\\t1>\": 3, \"<0x-1>\": 4, \"<0xG0>\": 5}, \"merges\": []}}";
+    static const int want[] = {-1, 0x0A, 0xEA, -1, -1, -1};
+    Arena *a = arena_new("test");
+    TextVocab *v = NULL;
+    EXPECT_OK(text_vocab_read(a, "tokenizer.json", text, sizeof text - 1, &v));
+    for (size_t i = 0; i < COUNT_OF(want); i++) EXPECT(v->tok[i].byte == want[i], "token %zu: byte %d", i, v->tok[i].byte);
+    text_vocab_free(v);
+    arena_free(a);
   }
   TEST("SentencePiece metadata: scores order merges, bytes stand in, BOS in front") {
     static const char *const t[] = {"<unk>", "<s>", "</s>", "<0xEA>", "<0xB0>", "<0x80>", "\xE2\x96\x81", "a", "b", "ab", "\xE2\x96\x81\x61", "<tool>"};
