@@ -88,7 +88,7 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo, or the value where that fits as well */
   bool as_is;
   int gran;                 /* elements that share it */
-  Dx *at;                   /* [block / gran]: expression over DX_FIELD */
+  Dx *at;                   /* by element of a block: expression over DX_FIELD */
   int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 3, 2, 1 bits; 3 stand alone */
   Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;
