@@ -65,13 +65,10 @@ void format_find_step(FormatForm *f) {
 /* ---- sums ---------------------------------------------------------------------------------------------------------------- */
 /* Of isum(k: a * w.code): a; 0: it is no such sum. */
 static Dx summed_with_code(const Dag *d, Dx x, int buf) {
-  const DxNode *n = &d->node[x], *body = &d->node[n->arg[1]];
-  if (n->kind != DX_RED || n->op != RED_ISUM || body->kind != DX_OP || body->op != DXO_MUL) return 0;
-  for (int i = 0; i < 2; i++) {
-    const DxNode *w = &d->node[body->arg[i]];
-    if (w->kind == DX_WGT && w->op == WA_CODE && w->ival == buf) return body->arg[1 - i];
-  }
-  return 0;
+  const DxNode *n = &d->node[x];
+  Dx w, a;
+  if (n->kind != DX_RED || n->op != RED_ISUM || !dx_is_product(d, n->arg[1], DX_WGT, &w, &a)) return 0;
+  return d->node[w].op == WA_CODE && d->node[w].ival == buf ? a : 0;
 }
 
 typedef struct Axes { Dag *d; const Dx *to; int n; int binder, other; } Axes;
@@ -120,23 +117,16 @@ static bool is_bias_of(const Tp *p, Dx add, Dx inner, int buf) {
 
 bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
   const Dag *d = p->dag;
-  const DxNode *n = &d->node[x];
-  StepSum s = {0};
-  if (n->kind != DX_OP || n->op != DXO_MUL || n->type != DT_INT) return false;
-  for (int i = 0; i < 2; i++) {
-    const DxNode *w = &d->node[n->arg[i]];
-    Dx sum = n->arg[1 - i];
-    if (w->kind != DX_WGT || w->op != WA_STEP || p->buf[w->ival].raw) continue;
-    s.buf = (int)w->ival;
-    s.inner = sum;
-    const DxNode *add = &d->node[sum];
-    for (int k = 0; k < 2 && add->kind == DX_OP && add->op == DXO_ADD; k++)
-      if (summed_with_code(d, add->arg[k], s.buf)) s.inner = add->arg[k], s.add = add->arg[1 - k];
-    if (!summed_with_code(d, s.inner, s.buf) || (p->buf[s.buf].fmt->bias ? !s.add || !is_bias_of(p, s.add, s.inner, s.buf) : s.add != 0)) continue;
-    *out = s;
-    return true;
-  }
-  return false;
+  Dx step, sum;
+  if (d->node[x].type != DT_INT || !dx_is_product(d, x, DX_WGT, &step, &sum)) return false;
+  const DxNode w = d->node[step], add = d->node[sum];
+  StepSum s = {.buf = (int)w.ival, .inner = sum};
+  if (w.op != WA_STEP || p->buf[s.buf].raw) return false;
+  for (int k = 0; k < 2 && add.kind == DX_OP && add.op == DXO_ADD; k++)
+    if (summed_with_code(d, add.arg[k], s.buf)) s.inner = add.arg[k], s.add = add.arg[1 - k];
+  if (!summed_with_code(d, s.inner, s.buf) || (s.add == 0) != (p->buf[s.buf].fmt->bias == 0) || (s.add && !is_bias_of(p, s.add, s.inner, s.buf))) return false;
+  *out = s;
+  return true;
 }
 
 /* A panel keeps v = (code * step + bias * (times - step)) / by, so step * (isum(a * code) - bias * isum(a)) = by * isum(a * v) - times * bias * isum(a);
