@@ -151,28 +151,30 @@ Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const K
   return e;
 }
 
-/* A kernel that is known by a name and a number. module: of encode, else NULL. */
-static Err *named_kernel(Kerns *k, KeyOf of, const char *what, int64_t K, const Module *module, FormatForm *f, IrFn *fn, const Kern **out) {
+/* A kernel that is known by a name and a number: a form's packing for rows of K (0: its decoding), what encodes in it, or a function that is made already. */
+typedef struct Named { KeyOf of; const char *what; int64_t K; const FormatForm *form; const Module *module; FormatForm *encoded; IrFn *fn; } Named;
+
+static Err *named_kernel(Kerns *k, Named n, const Kern **out) {
   char name[100]; /* of a long name the beginning; the key is of all */
   Str key = {0};
-  key_int(&key, of);
-  key_int(&key, K);
-  str_add(&key, what);
+  key_int(&key, n.of);
+  key_int(&key, n.K);
+  str_add(&key, n.what);
   Err *e = NULL;
   if (!(*out = find(k, &key))) {
-    int64_t t0 = os_now_ns(), scratch_bytes = of == KEY_FN ? 4096 : of == KEY_FORMAT ? 256 : 0;
+    int64_t t0 = os_now_ns(), scratch_bytes = n.of == KEY_FN ? 4096 : n.of == KEY_FORMAT ? 256 : 0;
     Arena *tmp = arena_new("compile");
-    snprintf(name, sizeof name, of == KEY_ENCODE ? "encode.%.60s" : K ? "pack.%.60s.%lld" : "decode.%.60s", what, (long long)K);
-    if (of == KEY_ENCODE) e = lower_encode(tmp, module, f, name, &fn, &scratch_bytes);
-    else if (of == KEY_FORMAT) e = K ? lower_pack(tmp, f, K, name, &fn) : lower_decode(tmp, f, name, &fn);
-    if (!e) e = finish(k, tmp, fn, &key, scratch_bytes, (Sched){0}, t0, out);
+    snprintf(name, sizeof name, n.of == KEY_ENCODE ? "encode.%.60s" : n.K ? "pack.%.60s.%lld" : "decode.%.60s", n.what, (long long)n.K);
+    if (n.of == KEY_ENCODE) e = lower_encode(tmp, n.module, n.encoded, name, &n.fn, &scratch_bytes);
+    else if (n.of == KEY_FORMAT) e = n.K ? lower_pack(tmp, n.form, n.K, name, &n.fn) : lower_decode(tmp, n.form, name, &n.fn);
+    if (!e) e = finish(k, tmp, n.fn, &key, scratch_bytes, (Sched){0}, t0, out);
     arena_free(tmp);
   }
   str_free(&key);
   return e;
 }
 
-Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) { return named_kernel(k, KEY_FN, fn->name, 0, NULL, NULL, fn, out); }
-Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return named_kernel(k, KEY_FORMAT, f->decl->name, K, NULL, (FormatForm *)(uintptr_t)f, NULL, out); }
-Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return named_kernel(k, KEY_FORMAT, f->decl->name, 0, NULL, (FormatForm *)(uintptr_t)f, NULL, out); }
-Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) { return named_kernel(k, KEY_ENCODE, f->decl->name, 0, m, f, NULL, out); }
+Err *kern_fn(Kerns *k, IrFn *fn, const Kern **out) { return named_kernel(k, (Named){.of = KEY_FN, .what = fn->name, .fn = fn}, out); }
+Err *kern_pack(Kerns *k, const FormatForm *f, int64_t K, const Kern **out) { return named_kernel(k, (Named){.of = KEY_FORMAT, .what = f->decl->name, .K = K, .form = f}, out); }
+Err *kern_decode(Kerns *k, const FormatForm *f, const Kern **out) { return kern_pack(k, f, 0, out); }
+Err *kern_encode(Kerns *k, const Module *m, FormatForm *f, const Kern **out) { return named_kernel(k, (Named){.of = KEY_ENCODE, .what = f->decl->name, .module = m, .encoded = f}, out); }

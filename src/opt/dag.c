@@ -101,6 +101,15 @@ bool dx_is_int(const Dag *d, Dx x, int64_t *v) {
   return true;
 }
 
+bool dx_is_product(const Dag *d, Dx x, DxKind kind, Dx *of, Dx *other) {
+  const DxNode *n = &d->node[x];
+  if (n->kind != DX_OP || n->op != DXO_MUL) return false;
+  int i = d->node[n->arg[0]].kind == kind ? 0 : 1;
+  *of = n->arg[i];
+  *other = n->arg[1 - i];
+  return d->node[*of].kind == kind;
+}
+
 bool dx_too_large(const Dag *d, Dx x) { return d->node[x].size > DX_MAX_SIZE || d->node[x].depth > DX_MAX_DEPTH; }
 
 int64_t dx_gcd(int64_t a, int64_t b) {

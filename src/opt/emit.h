@@ -13,9 +13,9 @@ typedef struct Vals { int n; bool vec; IrRef *v; } Vals;
 
 typedef enum LocalKind { LOCAL_NONE, LOCAL_VALUE, LOCAL_SCRATCH } LocalKind;
 typedef struct Local { LocalKind kind; Vals val; bool by_blocks; int64_t off, row_bytes; } Local; /* of a tile of rows: one value (by_blocks: for each block of lanes) or stretch of scratch per row */
-/* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). */
-typedef struct Panel { bool code, value, steps; Dx expr; int64_t off, kept[WA_UNIT + 1]; } Panel; /* steps: codes times their step, as the form says;
-                                   kept: by WgtAttr, 1 + where floats of groups stand that take operations to make, 0: they are not kept */ /* pairs: as emit_panel says */
+/* Weights unpacked for the current tile of 16 rows: codes, or values as `expr` makes them of one weight (0: as they are). steps: codes times their
+   step, as the form says. kept: by WgtAttr, 1 + where floats of groups stand that take operations to make, 0: they are not kept. */
+typedef struct Panel { bool code, value, steps; Dx expr; int64_t off, kept[WA_UNIT + 1]; } Panel;
 
 /* Values already made in an IR block, by what they are. */
 typedef struct Made { struct { uint64_t key; IrRef v; } at[256]; int n, block; } Made;

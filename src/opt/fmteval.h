@@ -27,8 +27,10 @@ void fmt_name(FmtEval *s, const char *name, Dx value);
 Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index); /* parts.c: an element of a layout's tensor */
 Dx fmt_part_call(FmtEval *s, const Expr *e); /* has, json, key, ..; 0: none of them */
 Err *format_find_form(Arena *a, FormatForm *f, bool as_value); /* format.c: leaves and layout from x */
-enum { FORMAT_VALUES = 64 };
-int format_values(const FormatForm *f, int leaf, int64_t v[FORMAT_VALUES]); /* those an integer leaf has, or more -> how many; 0: too many to tell */
+typedef struct ValueSet { int n; int64_t v[64]; } ValueSet;
+bool format_values(const FormatForm *f, int leaf, ValueSet *out); /* those an integer leaf has, or more; false: too many to tell */
+bool format_has_leaf(const Dag *d, Dx x, int leaf);
+int64_t format_shared_by(const FormatForm *f, Dx x); /* so many elements have the leaves of x in common */
 void format_find_step(FormatForm *f);   /* step.c: once the form is known */
 Dx fmt_divide(FmtEval *s, bool mod, Dx a, int64_t by); /* of what is never negative, as simple as it gets */
 const Field *fmt_field(const FormatDecl *f, const char *name);

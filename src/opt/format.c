@@ -86,7 +86,6 @@ static int granularity(const Dx *at, int block) {
 
 /* ---- codes with few values ----------------------------------------------------------------------------------------- */
 enum { MAX_VALUES = 16 };
-typedef struct ValueSet { int n; int64_t v[4 * MAX_VALUES]; } ValueSet;
 
 static bool set_add(ValueSet *s, int64_t v) {
   for (int i = 0; i < s->n; i++) if (s->v[i] == v) return true;
@@ -138,13 +137,11 @@ static bool values_of(const Dag *d, Dx x, ValueSet *out) {
   return true;
 }
 
-int format_values(const FormatForm *f, int leaf, int64_t v[FORMAT_VALUES]) {
-  const PackLeaf *l = &f->leaf[leaf];
+bool format_values(const FormatForm *f, int leaf, ValueSet *out) {
   ValueSet s = {0};
-  bool few = true;
-  for (int i = 0; i < f->block && few; i++) few = values_of(f->dag, l->at[i], &s);
-  for (int i = 0; few && i < s.n; i++) v[i] = s.v[i];
-  return few ? s.n : 0;
+  for (int i = 0; i < f->block; i++) if (!values_of(f->dag, f->leaf[leaf].at[i], &s)) return false;
+  *out = s;
+  return true;
 }
 
 static int bits_of(int64_t most) {
@@ -333,10 +330,10 @@ static void find_form(FormatForm *f, Arena *a) {
   keep_value(f);
 }
 
-static bool has_leaf(const Dag *d, Dx x, int slot) {
+bool format_has_leaf(const Dag *d, Dx x, int slot) {
   const DxNode *n = &d->node[x];
   if (n->kind == DX_LEAF) return n->ival == slot;
-  for (int i = 0; i < n->n_args; i++) if (has_leaf(d, n->arg[i], slot)) return true;
+  for (int i = 0; i < n->n_args; i++) if (format_has_leaf(d, n->arg[i], slot)) return true;
   return false;
 }
 
@@ -365,7 +362,7 @@ static Dx costly(const FormatForm *f, Dx x) {
     if (inner) return inner;
   }
   if (n->type != DT_F32) return 0;
-  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s) && (s == f->code || f->leaf[s].gran < SHARED_BY)) return 0;
+  for (int s = 0; s < f->n_leaves; s++) if (format_has_leaf(f->dag, x, s) && (s == f->code || f->leaf[s].gran < SHARED_BY)) return 0;
   return x;
 }
 
@@ -398,7 +395,7 @@ static void keep_computed(FormatForm *f, Arena *a) {
   int code = -1;
   for (int s = 0; s < f->n_leaves; s++) {
     slot[s] = n;
-    if (!has_leaf(f->dag, f->value, s)) continue;
+    if (!format_has_leaf(f->dag, f->value, s)) continue;
     if (s == f->code) code = n;
     f->leaf[n++] = f->leaf[s];
   }
@@ -428,7 +425,7 @@ static Dx addsub(Dag *d, DxOp op, Dx a, Dx b) {
 static bool affine(Dag *d, Dx x, int code, Dx *A, Dx *C) {
   const DxNode n = d->node[x];
   Dx a[2], c[2];
-  if (!has_leaf(d, x, code)) {
+  if (!format_has_leaf(d, x, code)) {
     *A = dx_flt(d, 0);
     *C = x;
     return true;
@@ -445,16 +442,16 @@ static bool affine(Dag *d, Dx x, int code, Dx *A, Dx *C) {
     *C = addsub(d, (DxOp)n.op, c[0], c[1]);
     return true;
   }
-  int other = has_leaf(d, n.arg[0], code) ? 1 : 0;
-  if (n.op != DXO_MUL || has_leaf(d, n.arg[other], code)) return false;
+  int other = format_has_leaf(d, n.arg[0], code) ? 1 : 0;
+  if (n.op != DXO_MUL || format_has_leaf(d, n.arg[other], code)) return false;
   *A = mul(d, a[1 - other], n.arg[other]);
   *C = mul(d, c[1 - other], n.arg[other]);
   return true;
 }
 
-static int64_t shared_by(const FormatForm *f, Dx x) {
+int64_t format_shared_by(const FormatForm *f, Dx x) {
   int64_t n = f->block;
-  for (int s = 0; s < f->n_leaves; s++) if (has_leaf(f->dag, x, s)) n = MIN(n, f->leaf[s].gran);
+  for (int s = 0; s < f->n_leaves; s++) if (format_has_leaf(f->dag, x, s)) n = MIN(n, f->leaf[s].gran);
   return n;
 }
 
@@ -462,18 +459,11 @@ static int64_t shared_by(const FormatForm *f, Dx x) {
 static Dx sign_inside(const FormatForm *f, Dx x) {
   const DxNode neg = f->dag->node[x], product = f->dag->node[neg.arg[0]];
   if (neg.kind != DX_OP || neg.op != DXO_NEG || product.kind != DX_OP || product.op != DXO_MUL) return x;
-  int a = shared_by(f, product.arg[0]) >= shared_by(f, product.arg[1]) ? 0 : 1;
+  int a = format_shared_by(f, product.arg[0]) >= format_shared_by(f, product.arg[1]) ? 0 : 1;
   return dx_op2(f->dag, DXO_MUL, dx_op1(f->dag, DXO_NEG, product.arg[a]), product.arg[1 - a]);
 }
 
 static int64_t lcm(int64_t a, int64_t b) { return a / dx_gcd(a, b) * b; }
-
-static int group_of(const FormatForm *f) {
-  int g = f->block;
-  for (int s = 0; s < f->n_leaves; s++)
-    if (s != f->code && f->leaf[s].gran < g && (has_leaf(f->dag, f->scale, s) || has_leaf(f->dag, f->offset, s))) g = f->leaf[s].gran;
-  return g;
-}
 
 enum { MAX_CHUNK = 256, FEWEST_SUMMED = 16 };
 
@@ -489,7 +479,7 @@ static void find_integer(FormatForm *f) {
   const PackLeaf *l = &f->leaf[f->code];
   if (f->block % 4 || !affine(f->dag, f->value, f->code, &f->scale, &f->offset)) return;
   f->offset = sign_inside(f, f->offset);
-  f->group = group_of(f);
+  f->group = (int)MIN(format_shared_by(f, f->scale), format_shared_by(f, f->offset));
   f->bias = -l->lo;
   f->code_max = (int)(l->hi - l->lo);
   int both = (int)lcm(f->chunk, f->group); /* a chunk holds whole groups, or a group whole chunks */

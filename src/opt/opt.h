@@ -65,6 +65,7 @@ Dx dx_op3(Dag *d, DxOp op, Dx a, Dx b, Dx c);
 Dx dx_to_f32(Dag *d, Dx a);
 Dx dx_truth(Dag *d, Dx a);                 /* a condition as it is, an int as != 0 */
 bool dx_is_int(const Dag *d, Dx x, int64_t *v);
+bool dx_is_product(const Dag *d, Dx x, DxKind kind, Dx *of, Dx *other); /* of a node of that kind and another */
 bool dx_too_large(const Dag *d, Dx x);     /* beyond DX_MAX_SIZE or DX_MAX_DEPTH */
 IrMem dx_mem(const char *elt);             /* of a kind of element in a text; IR_M_none: no kind, so a format */
 Dx dx_part(Dag *d, IrMem m, bool is_unsigned, int part, Dx byte, int64_t most);
@@ -88,7 +89,7 @@ typedef struct PackLeaf {
   int64_t lo, hi;           /* int: range; what is stored is value - lo, or the value where that fits as well */
   bool as_is;
   int gran;                 /* elements that share it */
-  Dx *at;                   /* [block / gran]: expression over DX_FIELD */
+  Dx *at;                   /* by element of a block: expression over DX_FIELD */
   int n_planes, plane_bits[4], plane_shift[4]; /* int with gran 1: bits of what is stored, split into planes of 8, 4, 3, 2, 1 bits; 3 stand alone */
   Dx *index; int map;       /* few values: stored is index[i], 0..15, and the form's table `map` (16 bytes, four times) gives value - lo; index NULL: none */
 } PackLeaf;

@@ -4,13 +4,6 @@
 #include "opt/emit.h"
 #include "opt/fmteval.h"
 
-static bool reads_leaf(const Dag *d, Dx x, int slot) {
-  const DxNode *n = &d->node[x];
-  if (n->kind == DX_LEAF) return n->ival == slot;
-  for (int i = 0; i < n->n_args; i++) if (reads_leaf(d, n->arg[i], slot)) return true;
-  return false;
-}
-
 /* The leaf of the fewest elements that is an integer factor of x; -1: there is none. */
 static int factor_of(const FormatForm *f, Dx x) {
   const DxNode *n = &f->dag->node[x];
@@ -23,7 +16,7 @@ static int factor_of(const FormatForm *f, Dx x) {
 /* x without that factor. */
 static Dx without(Dag *d, Dx x, int slot) {
   const DxNode n = d->node[x];
-  if (n.kind != DX_OP || n.op != DXO_MUL) return reads_leaf(d, x, slot) ? dx_flt(d, 1) : x;
+  if (n.kind != DX_OP || n.op != DXO_MUL) return format_has_leaf(d, x, slot) ? dx_flt(d, 1) : x;
   Dx a = without(d, n.arg[0], slot), b = without(d, n.arg[1], slot);
   for (int i = 0; i < 2; i++) {
     const DxNode *one = &d->node[i ? b : a];
@@ -32,10 +25,8 @@ static Dx without(Dag *d, Dx x, int slot) {
   return dx_op2(d, DXO_MUL, a, b);
 }
 
-typedef struct Ints { int n; int64_t v[FORMAT_VALUES]; } Ints;
-
 /* (code * step + bias * (times - step)) / by is a byte, and exact, for all codes and steps: the largest; else -1. A code itself is halved first. */
-static int fits(const Ints *code, const Ints *step, int64_t bias, int64_t times, int by) {
+static int fits(const ValueSet *code, const ValueSet *step, int64_t bias, int64_t times, int by) {
   int64_t most = 0;
   for (int i = 0; i < code->n; i++)
     for (int k = 0; k < step->n; k++) {
@@ -49,21 +40,14 @@ static int fits(const Ints *code, const Ints *step, int64_t bias, int64_t times,
 /* Times that cost least where sums of activations are multiplied with it: nothing, a shift, a shift and a subtraction, a product. */
 static int cost_of(int64_t times) { return times < 2 ? 0 : !(times & (times - 1)) ? 1 : !(times & (times + 1)) ? 2 : 3; }
 
-static int span_of(const FormatForm *f) {
-  int span = f->block;
-  for (int s = 0; s < f->n_leaves; s++) if (reads_leaf(f->dag, f->unit, s)) span = MIN(span, f->leaf[s].gran);
-  return span;
-}
-
 void format_find_step(FormatForm *f) {
-  Ints code, step;
+  ValueSet code, step;
   int slot = f->integer ? factor_of(f, f->scale) : -1, best = 4;
   if (slot < 0 || slot == f->code || !f->leaf[slot].is_int) return;
   f->unit = without(f->dag, f->scale, slot);
-  f->span = span_of(f);
-  code.n = format_values(f, f->code, code.v);
-  step.n = format_values(f, slot, step.v);
-  if (reads_leaf(f->dag, f->unit, slot) || f->span <= f->group || f->span % f->group || !code.n || !step.n) return;
+  f->span = (int)format_shared_by(f, f->unit);
+  if (format_has_leaf(f->dag, f->unit, slot) || f->span <= f->group || f->span % f->group) return;
+  if (!format_values(f, f->code, &code) || !format_values(f, slot, &step)) return;
   for (int i = 0; i < code.n; i++) code.v[i] += f->bias;
   for (int by = 1; by <= 2; by++)
     for (int64_t times = 0; times * f->bias <= 255 * by && times <= 255; times++) {
@@ -81,13 +65,10 @@ void format_find_step(FormatForm *f) {
 /* ---- sums ---------------------------------------------------------------------------------------------------------------- */
 /* Of isum(k: a * w.code): a; 0: it is no such sum. */
 static Dx summed_with_code(const Dag *d, Dx x, int buf) {
-  const DxNode *n = &d->node[x], *body = &d->node[n->arg[1]];
-  if (n->kind != DX_RED || n->op != RED_ISUM || body->kind != DX_OP || body->op != DXO_MUL) return 0;
-  for (int i = 0; i < 2; i++) {
-    const DxNode *w = &d->node[body->arg[i]];
-    if (w->kind == DX_WGT && w->op == WA_CODE && w->ival == buf) return body->arg[1 - i];
-  }
-  return 0;
+  const DxNode *n = &d->node[x];
+  Dx w, a;
+  if (n->kind != DX_RED || n->op != RED_ISUM || !dx_is_product(d, n->arg[1], DX_WGT, &w, &a)) return 0;
+  return d->node[w].op == WA_CODE && d->node[w].ival == buf ? a : 0;
 }
 
 typedef struct Axes { Dag *d; const Dx *to; int n; int binder, other; } Axes;
@@ -136,23 +117,16 @@ static bool is_bias_of(const Tp *p, Dx add, Dx inner, int buf) {
 
 bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
   const Dag *d = p->dag;
-  const DxNode *n = &d->node[x];
-  StepSum s = {0};
-  if (n->kind != DX_OP || n->op != DXO_MUL || n->type != DT_INT) return false;
-  for (int i = 0; i < 2; i++) {
-    const DxNode *w = &d->node[n->arg[i]];
-    Dx sum = n->arg[1 - i];
-    if (w->kind != DX_WGT || w->op != WA_STEP || p->buf[w->ival].raw) continue;
-    s.buf = (int)w->ival;
-    s.inner = sum;
-    const DxNode *add = &d->node[sum];
-    for (int k = 0; k < 2 && add->kind == DX_OP && add->op == DXO_ADD; k++)
-      if (summed_with_code(d, add->arg[k], s.buf)) s.inner = add->arg[k], s.add = add->arg[1 - k];
-    if (!summed_with_code(d, s.inner, s.buf) || (p->buf[s.buf].fmt->bias ? !s.add || !is_bias_of(p, s.add, s.inner, s.buf) : s.add != 0)) continue;
-    *out = s;
-    return true;
-  }
-  return false;
+  Dx step, sum;
+  if (d->node[x].type != DT_INT || !dx_is_product(d, x, DX_WGT, &step, &sum)) return false;
+  const DxNode w = d->node[step], add = d->node[sum];
+  StepSum s = {.buf = (int)w.ival, .inner = sum};
+  if (w.op != WA_STEP || p->buf[s.buf].raw) return false;
+  for (int k = 0; k < 2 && add.kind == DX_OP && add.op == DXO_ADD; k++)
+    if (summed_with_code(d, add.arg[k], s.buf)) s.inner = add.arg[k], s.add = add.arg[1 - k];
+  if (!summed_with_code(d, s.inner, s.buf) || (s.add == 0) != (p->buf[s.buf].fmt->bias == 0) || (s.add && !is_bias_of(p, s.add, s.inner, s.buf))) return false;
+  *out = s;
+  return true;
 }
 
 /* A panel keeps v = (code * step + bias * (times - step)) / by, so step * (isum(a * code) - bias * isum(a)) = by * isum(a * v) - times * bias * isum(a);

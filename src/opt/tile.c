@@ -24,15 +24,6 @@ static bool of_rows(const Dag *d, const DxNode *n) {
   return n->n_args == 2 && m->kind == DX_AXIS && m->ival == 0 && !(d->node[n->arg[1]].axes & 1);
 }
 
-static bool is_product(const Dag *d, Dx x, DxKind a, Dx *load, Dx *other) {
-  const DxNode *n = &d->node[x];
-  if (n->kind != DX_OP || n->op != DXO_MUL) return false;
-  int i = d->node[n->arg[0]].kind == a ? 0 : 1;
-  *load = n->arg[i];
-  *other = n->arg[1 - i];
-  return d->node[*load].kind == a;
-}
-
 /* Bytes along the sum of one tile's operand; 0: no sum of bytes. */
 static int bytes_of(const Tp *p, Dx red) {
   const Dag *d = p->dag;
@@ -40,7 +31,7 @@ static int bytes_of(const Tp *p, Dx red) {
   Dx load, code;
   int64_t len;
   bool ok = true;
-  if (n->kind != DX_RED || n->op != RED_ISUM || !dx_is_int(d, n->arg[0], &len) || !is_product(d, n->arg[1], DX_LOAD, &load, &code)) return 0;
+  if (n->kind != DX_RED || n->op != RED_ISUM || !dx_is_int(d, n->arg[0], &len) || !dx_is_product(d, n->arg[1], DX_LOAD, &load, &code)) return 0;
   const DxNode *a = &d->node[load], *w = &d->node[code];
   int axis = (int)n->ival;
   if (p->buf[a->ival].mem != IR_M_i8 || !of_rows(d, a) || w->kind != DX_WGT || w->op != WA_CODE || p->buf[w->ival].raw || d->node[w->arg[1]].axes & 1) return 0;
@@ -77,7 +68,7 @@ static bool half_of(const Tp *p, Dx red, int b, int odd, Half *out) {
   const DxNode *n = &d->node[red];
   int64_t len;
   if (n->kind != DX_RED || n->op != RED_CHAIN || !dx_is_int(d, n->arg[0], &len) || len != PAIR_BLOCK / 2) return false;
-  if (!is_product(d, n->arg[1], DX_LOAD, &out->load, &out->weight)) return false;
+  if (!dx_is_product(d, n->arg[1], DX_LOAD, &out->load, &out->weight)) return false;
   const DxNode *a = &d->node[out->load];
   Dx of = panel_weight(d, out->weight);
   if (p->buf[a->ival].mem != IR_M_bf16 || !p->buf[a->ival].bf16 || !of_rows(d, a) || of <= 0) return false;
@@ -163,7 +154,7 @@ bool emit_tile_bytes(Emit *e, Dx red, Vals *out) {
   const DxNode n = e->d->node[red];
   Dx load, code;
   int64_t len;
-  if (!bytes || bytes != e->s.matrix_bytes || !dx_is_int(e->d, n.arg[0], &len) || !is_product(e->d, n.arg[1], DX_LOAD, &load, &code)) return false;
+  if (!bytes || bytes != e->s.matrix_bytes || !dx_is_int(e->d, n.arg[0], &len) || !dx_is_product(e->d, n.arg[1], DX_LOAD, &load, &code)) return false;
   const DxNode w = e->d->node[code];
   int axis = (int)n.ival;
   Lin saved = e->axis[axis];

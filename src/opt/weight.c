@@ -227,14 +227,19 @@ static IrRef quad_raised(Emit *e, int buf, Lin k, int q, int above) {
   return sum;
 }
 
+/* From a panel, of all 16 rows: those of the present lanes. */
+static IrRef panel_load(Emit *e, IrMem m, Lin at) {
+  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
+  return emit_load_at(e, m, e->lanes, e->scratch, at);
+}
+
 /* Codes 4q .. 4q+3 of the chunk at element k, of each row: one byte each, as i32 lanes. */
 static IrRef quad(Emit *e, int buf, Lin k, int q) {
   const FormatForm *f = form_of(e, buf);
   const PackLeaf *lf = &f->leaf[f->code];
   if (e->panel[buf].code) {
     Lin at = lin_add(e, lin_scale(k, 16), lin_const(e->panel[buf].off + q * 64));
-    if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
-    return emit_load_at(e, IR_M_i32, e->lanes, e->scratch, at);
+    return panel_load(e, IR_M_i32, at);
   }
   PackPiece piece[PACK_PIECES];
   int n = format_pieces(f, q, piece), above = n > 1 ? quad_above(f, q) : 0;
@@ -310,15 +315,13 @@ static IrRef panel_pair(Emit *e, int buf, Lin k) {
 static IrRef panel_value(Emit *e, int buf, Lin k) {
   if (e->s.pairs) return panel_pair(e, buf, k);
   Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
-  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
-  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+  return panel_load(e, IR_M_f32, at);
 }
 
 static IrRef kept_floats(Emit *e, int buf, WgtAttr attr, Lin k) {
   Lin at = lin_scale(lin_divmod(e, k, emit_attr_shared(form_of(e, buf), attr), false), 64);
   at.k += e->panel[buf].kept[attr] - 1;
-  if (e->sub) at = lin_add(e, at, lin_ref(e->sub, (int64_t)e->lanes * 4));
-  return emit_load_at(e, IR_M_f32, e->lanes, e->scratch, at);
+  return panel_load(e, IR_M_f32, at);
 }
 
 static IrRef packed_value(Emit *e, const DxNode *n, const FormatForm *f) {

@@ -71,12 +71,12 @@ static Q8 q8_of(const float *x) {
 
 typedef struct Case { int H, G, D, P, n, window; float cap; bool sinks; } Case;
 
-/* kept[n][G][D] as it comes back out of a cache, or as it is. scale: of every 32, or NULL. */
 static float rounded(float x) {
   float r = bf16_to_f32(f32_to_bf16(x));
   return fabsf(r) < 0x1p-56f ? 0 : r;
 }
 
+/* kept[n][G][D] as it comes back out of a cache, or as it is. scale: of every 32, or NULL. */
 static void keep(float *x, int64_t n, bool q8, bool bf16, double *scale) {
   for (int64_t i = 0; bf16 && i < n; i++) x[i] = rounded(x[i]);
   for (int64_t i = 0; q8 && i < n; i += 32) {
