@@ -458,8 +458,33 @@ static void find_panels(Emit *e, Dx x) {
   else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
 }
 
+static void ask_rows(Emit *e, int buf, const Dx *index, int n_index) {
+  if (e->p->buf[buf].local == e->region || e->p->buf[buf].blocks) return;
+  for (e->row = 0; e->row < e->n_rows; e->row++) emit_prefetch_at(e, buf_base(e, buf), lin_scale(buf_index(e, buf, index, n_index), ir_mem_bytes[buf_mem(e, buf)]));
+  e->row = 0;
+}
+
+/* What is read at the result's own place, outside of sums. */
+static void ask_reads(Emit *e, Dx x) {
+  const DxNode n = e->d->node[x];
+  if (n.kind == DX_RED || !dag_walk_first(e->d, x)) return;
+  if (n.kind == DX_LOAD && n.axes >> e->row_axis & 1 && n.axes >> e->lane_axis & 1) ask_rows(e, (int)n.ival, n.arg, n.n_args);
+  else for (int i = 0; i < n.n_args; i++) ask_reads(e, n.arg[i]);
+}
+
+/* A tile's results are one line of each row, rows apart, which no prefetcher sees coming: asked for before the sums, they are there behind them. */
+static void ask_for_results(Emit *e, const TpRegion *r) {
+  for (int i = 0; i < r->n_stmts; i++) {
+    const TpStmt *t = &e->p->stmt[r->stmt[i]];
+    dag_walk_begin(e->d);
+    ask_reads(e, t->rhs);
+    ask_rows(e, t->buf, t->index, t->n_index);
+  }
+}
+
 static void tile_rows(Emit *e, const TpRegion *r) {
   int mark = emit_mark(e);
+  if (e->s.block_rows) ask_for_results(e, r);
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *t = &e->p->stmt[r->stmt[i]];
     Vals v = emit(e, t->rhs);
