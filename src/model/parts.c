@@ -280,7 +280,7 @@ Err *model_parts_find(HyperEnv *env, Tp *forms, const char *name, int64_t rows, 
     Err *e = read_extents(env, l, stem, &tried.fit);
     if (!e) e = err_wrap(format_parts_fit(env->module, &tried.fit, &fits), "tensor %s", name);
     if (!e && !fits) continue;
-    Err *said = e ? NULL : err_wrap(model_says_check(env, l, &tried.fit), "tensor %s", name);
+    Err *said = e ? NULL : err_wrap(model_says_check(env, l, stem, &tried.fit), "tensor %s", name);
     if (said && !odd) odd = said;
     else err_free(said);
     if (said) continue;
