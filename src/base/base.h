@@ -108,7 +108,8 @@ size_t os_peak_rss_bytes(void);
 /* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
 typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;
 Err *os_pages_alloc(size_t n_bytes, Pages *out);
-Err *os_pages_alloc_small(size_t n_bytes, Pages *out);       /* never huge pages: for memory that is touched here and there */
+Err *os_pages_alloc_small(size_t n_bytes, Pages *out);       /* no huge pages: for memory that is touched here and there */
+void os_pages_want_huge(const Pages *p);                     /* from now on, and what small pages back already; a wish */
 void os_pages_free(Pages *p);
 size_t os_pages_huge_bytes(const Pages *p);                  /* how much of it huge pages back now */
 

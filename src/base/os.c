@@ -317,6 +317,10 @@ static Err *pages_alloc(size_t n_bytes, bool allow_huge, Pages *out) {
 Err *os_pages_alloc(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, true, out); }
 Err *os_pages_alloc_small(size_t n_bytes, Pages *out) { return pages_alloc(n_bytes, false, out); }
 
+void os_pages_want_huge(const Pages *p) {
+  if (p->n_bytes >= HUGE_BYTES && !madvise(p->p, p->n_bytes, MADV_HUGEPAGE)) (void)madvise(p->p, p->n_bytes, MADV_COLLAPSE);
+}
+
 void os_pages_free(Pages *p) {
   if (p->p) munmap(p->p, p->n_bytes);
   *p = (Pages){0};

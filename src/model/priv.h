@@ -132,6 +132,7 @@ struct Model {
   Call *call; int n_calls;
   int64_t state_bytes, state_slack; int64_t *state_off;  /* of the states, [layer][n_states]: bytes to the first row */
   Pages packed, var_mem, temp, scratch;
+  bool temp_is_huge;                /* a step of many rows has asked for huge pages */
   int64_t scratch_bytes;
   int32_t *tokens, *pos, *rows;
   DevClaim *claim; int n_claims;

@@ -435,6 +435,10 @@ Err *model_step(Model *m, const StepPart *part, int n_parts, const float **logit
   st.sym[1] = n_rows;
   if (trace_on(TRACE_batch, NULL)) trace_parts(part, n_parts, n_tokens, n_rows);
   if (m->watched || trace_on(TRACE_time, NULL)) st.spent = &m->spent[n_tokens > n_parts];
+  if (!m->temp_is_huge && n_tokens * 2 >= m->chunk) { /* it will touch most of it; a step of few rows here and there, where small pages cost less */
+    m->temp_is_huge = true;
+    os_pages_want_huge(&m->temp);
+  }
   int64_t t0 = traced_now(&st);
   Err *e = run_step(&st, part, n_parts, n_rows);
   if (!e && st.spent) add_spent(&st, os_now_ns() - t0, n_tokens);

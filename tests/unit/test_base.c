@@ -347,6 +347,21 @@ static void test_os(void) {
     EXPECT(e && err_kind(e) == ERR_MEMORY && strstr(err_text(e), "1152921504606846976") && p.p == NULL);
     err_free(e);
   }
+  TEST("os: small pages become huge with what they hold, where the system has such pages") {
+    Pages p = {0}, few = {0}, ref = {0};
+    size_t n = (size_t)6 << 20;
+    EXPECT_OK(os_pages_alloc_small(n, &p));
+    p.p[5] = 7, p.p[(3 << 20) + 1] = 9;
+    EXPECT(os_pages_huge_bytes(&p) == 0);
+    os_pages_want_huge(&p);
+    EXPECT(p.p[5] == 7 && p.p[(3 << 20) + 1] == 9 && p.p[4] == 0 && p.p[n - 1] == 0);
+    EXPECT_OK(os_pages_alloc(n, &ref));
+    memset(ref.p, 1, n);
+    if (os_pages_huge_bytes(&ref) == n) EXPECT(os_pages_huge_bytes(&p) > 0);
+    EXPECT_OK(os_pages_alloc_small(100, &few));
+    os_pages_want_huge(&few);
+    os_pages_free(&few), os_pages_free(&ref), os_pages_free(&p);
+  }
   arena_free(a);
 }
 
