@@ -1,5 +1,6 @@
-/* A scale that is a float times a small integer (a super-block's scale and the 4 or 6 bits of each of its groups): where codes times that integer
-   still fit a byte, products of many rows take such bytes, and the float is applied once for all the groups that share it.
+/* A scale that is a float times a small integer (a super-block's scale and the 4 to 8 bits of each of its groups): sums of integers are multiplied with
+   that integer, and the float is applied once for all the groups that share it. Where codes times the integer still fit a byte, products of many rows
+   take such bytes out of their panel.
    In: a form with its scale; sums that a schedule wants over such bytes. Out: FormatForm.step and what goes with it, or step 0; vectors of sums. */
 #include <stdlib.h>
 #include "opt/emit.h"
@@ -138,24 +139,26 @@ bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
 }
 
 /* A panel keeps v = (code * step + bias * (times - step)) / by, so step * (isum(a * code) - bias * isum(a)) = by * isum(a * v) - times * bias * isum(a);
-   what the text adds is -bias * isum(a). */
-bool emit_steps(Emit *e, Dx x, Vals *out) {
+   what the text adds is -bias * isum(a). onto: sums that this one goes on, or NULL. */
+bool emit_steps(Emit *e, Dx x, const Vals *onto, Vals *out) {
   StepSum s;
   if (!e->s.steps || e->s.naive || !lower_sum_of_steps(e->p, x, &s) || !e->panel[s.buf].steps) return false;
   const FormatForm *f = e->p->buf[s.buf].fmt;
-  Vals add = {0}, sum;
-  if (s.add) {
-    Vals text = emit(e, s.add);
-    add = (Vals){text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
-    for (int k = 0; k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
+  Vals add = onto ? *onto : (Vals){0}, sum;
+  if (s.add) { /* once a row where lanes share it */
+    Vals text = emit(e, s.add), times = {text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
+    for (int k = 0; k < text.n; k++) times.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
+    if (onto) add = (Vals){e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+    else add = times;
+    for (int k = 0; onto && k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_add, emit_pick(e, *onto, k, true), emit_pick(e, times, k, true));
   }
-  if (!emit_dot4(e, s.inner, s.add && f->by == 1 ? &add : NULL, &sum)) {
+  if (!emit_dot4(e, s.inner, add.n && f->by == 1 ? &add : NULL, &sum)) {
     emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum of codes times steps does not lie in fours"));
     return false;
   }
   for (int k = 0; f->by == 2 && k < sum.n; k++) {
     sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], sum.v[k]);
-    if (s.add) sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], emit_pick(e, add, k, true));
+    if (add.n) sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], emit_pick(e, add, k, true));
   }
   *out = sum;
   return true;
