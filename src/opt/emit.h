@@ -58,6 +58,8 @@ uint64_t lin_hash(const Lin *l, uint64_t h);   /* of all but the lanes */
 IrRef emit_made(const Emit *e, Made *m, uint64_t key); /* 0: not in the present block */
 IrRef emit_keep(Made *m, uint64_t key, IrRef v); /* after emit_made found none -> v */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+bool emit_is_word(const Emit *e, Dx x);        /* a load of a float that lies in memory, the same for all lanes; then */
+Vals emit_load_upper(Emit *e, Dx x);           /* its upper 16 bits */
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 
