@@ -32,6 +32,8 @@ typedef struct FileKv {
   const FileStr *str;         /* strings */
 } FileKv;
 
+typedef struct FileObject { const char *key; const char **name; int n; } FileObject; /* of JSON: its members' names, in the file's order */
+
 typedef struct FileTensor {
   const char *name;
   const char *format;         /* the caller's name of it; NULL: the caller does not know the type, and p is NULL where its size cannot be bounded */
@@ -47,6 +49,7 @@ typedef struct Weights {
   const char *container;      /* "GGUF version 3", "safetensors" */
   FileKv *kv; int n_kvs;      /* sorted by key. GGUF: its metadata. Directory: config.json, nested keys joined with dots, nulls left out;
                                  generation_config.json below "generation_config."; __metadata__ of safetensors below "__metadata__." */
+  FileObject *object; int n_objects; /* the objects of config.json and the like, by the key before their members' */
   FileTensor *tensor; int n_tensors; /* in file order */
   int *by_name;               /* indices into tensor, sorted by name */
   const char **file; FileMap *map; int n_files;
@@ -66,6 +69,7 @@ Err *file_weights_explain(const Weights *w, Err *e);          /* -> e, NULL or n
 
 /* Metadata. A getter fails with ERR_NOT_FOUND where the key is absent, ERR_FORMAT where its value is another kind or out of range. */
 const FileKv *file_kv_find(const Weights *w, const char *key); /* NULL: absent */
+const FileObject *file_object_find(const Weights *w, const char *key); /* NULL: absent */
 Err *file_kv_int(const Weights *w, const char *key, int64_t lo, int64_t hi, int64_t *out);  /* any integer width */
 Err *file_kv_float(const Weights *w, const char *key, double *out);                        /* any number */
 Err *file_kv_bool(const Weights *w, const char *key, bool *out);

@@ -15,7 +15,7 @@ enum { HEADER_MAX = 100000000, CONFIG_MAX = 4 << 20, INDEX_MAX = 64 << 20, KEY_M
 
 /* ---- JSON as metadata ---- */
 
-typedef struct Flat { Arena *a; FileKv *kv; int n, cap; Str key; } Flat;
+typedef struct Flat { Arena *a; FileKv *kv; int n, cap; FileObject *object; int n_objects, cap_objects; Str key; } Flat;
 
 static FileStr dup_str(Arena *a, const json_t *v) {
   return (FileStr){arena_dup_n(a, json_string_value(v), json_string_length(v)), json_string_length(v)};
@@ -68,12 +68,21 @@ static Err *flat_member(Flat *f, const char *name, const json_t *v) {
   return e;
 }
 
+static void note_object(Flat *f, const json_t *v) {
+  FileObject o = {.key = arena_dup_n(f->a, f->key.p ? f->key.p : "", f->key.n), .name = ARENA_ARRAY(f->a, const char *, json_object_size(v))};
+  const char *key;
+  json_t *member;
+  json_object_foreach((json_t *)(uintptr_t)v, key, member) o.name[o.n++] = arena_dup(f->a, key);
+  PUSH(f->a, f->object, f->n_objects, f->cap_objects, o);
+}
+
 /* Recursion is bounded by the parser's depth and by KEY_MAX. */
 static Err *flat_value(Flat *f, const json_t *v) {
   char class = json_is_array(v) ? class_of_array(v) : class_of(v);
   if (class != 'm') return flat_add(f, v, class, json_is_array(v));
   const char *key;
   json_t *member;
+  if (json_is_object(v)) note_object(f, v);
   if (json_is_object(v))
     json_object_foreach((json_t *)(uintptr_t)v, key, member) TRY(flat_member(f, key, member));
   for (size_t i = 0; i < json_array_size(v); i++) {
@@ -86,7 +95,7 @@ static Err *flat_value(Flat *f, const json_t *v) {
 
 /* Adds the values of a JSON object to the view's metadata. */
 static Err *add_json(Arena *a, Weights *w, const char *prefix, const json_t *v) {
-  Flat f = {.a = a, .kv = w->kv, .n = w->n_kvs, .cap = w->n_kvs};
+  Flat f = {.a = a, .kv = w->kv, .n = w->n_kvs, .cap = w->n_kvs, .object = w->object, .n_objects = w->n_objects, .cap_objects = w->n_objects};
   if (!json_is_object(v)) return err_new(ERR_FORMAT, "is no JSON object");
   str_add(&f.key, prefix);
   Err *e = flat_value(&f, v);
@@ -94,6 +103,8 @@ static Err *add_json(Arena *a, Weights *w, const char *prefix, const json_t *v) 
   if (!e) {
     w->kv = f.kv;
     w->n_kvs = f.n;
+    w->object = f.object;
+    w->n_objects = f.n_objects;
   }
   return e;
 }

@@ -179,6 +179,11 @@ const FileKv *file_kv_find(const Weights *w, const char *key) {
   return w->n_kvs ? bsearch(key, w->kv, (size_t)w->n_kvs, sizeof *w->kv, kv_order) : NULL;
 }
 
+const FileObject *file_object_find(const Weights *w, const char *key) {
+  for (int i = 0; i < w->n_objects; i++) if (!strcmp(w->object[i].key, key)) return &w->object[i];
+  return NULL;
+}
+
 /* Only for integers and bools. False: an unsigned value above INT64_MAX. */
 static bool kv_int_at(const FileKv *kv, size_t i, int64_t *out) {
   const FileTypeRow *row = &file_types[kv->type];

@@ -190,6 +190,32 @@ static void check_says(Check *c, const SaysDecl *s) {
   for (int i = 0; i < s->n_values; i++) lang_check_int(c, s->value[i], "what a key says");
 }
 
+const char *lang_rule_name(RuleKind k) {
+  static const char *const name[] = {
+#define RULE(id, rank) #id,
+#include "lang/rules.def"
+#undef RULE
+  };
+  return name[k];
+}
+
+int lang_rule_rank(RuleKind k) {
+  static const uint8_t ranks[] = {
+#define RULE(id, rank) rank,
+#include "lang/rules.def"
+#undef RULE
+  };
+  return ranks[k];
+}
+
+static void check_rules(Check *c, const RulesDecl *r) {
+  const char *star = strchr(r->key, '*');
+  if (star && strchr(star + 1, '*')) lang_diag(c->x, r->loc, "\"%s\": more than one *", r->key);
+  if (star && (star < r->key + 2 || star[-1] != '.' || (star[1] && star[1] != '.'))) lang_diag(c->x, r->loc, "\"%s\": * is a whole name here, not the first", r->key);
+  for (int i = 0; i < r->n_forms; i++)
+    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not class: of which class a weight is, nobody here knows");
+}
+
 static void check_layout_text(Check *c, LayoutDecl *l) {
   c->n_vars = 0;
   c->own = l->fn;
@@ -208,6 +234,7 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
   }
   if (l->when) lang_check_cond(c, l->when);
   for (int i = 0; i < l->n_says; i++) check_says(c, &l->says[i]);
+  for (int i = 0; i < l->n_rules; i++) check_rules(c, &l->rule[i]);
   if (!l->n_parts) lang_diag(c->x, l->loc, "layout %s has no tensors", l->name);
   if (l->n_parts > LAYOUT_MAX_PARTS) lang_diag(c->x, l->loc, "layout %s has %d tensors, at most %d fit", l->name, l->n_parts, LAYOUT_MAX_PARTS);
   if (!value || !value->arg2) lang_diag(c->x, value ? value->loc : l->loc, "layout %s has no x(n, k) = .., the value in row n, column k", l->name);

@@ -84,6 +84,18 @@ typedef struct PartDecl {
 /* says "KEY" | .. = ..: of the keys that the checkpoint's metadata has, one is among the texts or numbers. Lines whose first key has a * hold together
    for one of the names that it stands for. */
 typedef struct SaysDecl { const char **key; int n_keys; Loc loc; const char **text; int n_texts; Expr **value; int n_values; } SaysDecl;
+/* rules "KEY" = not regex "-:" | ..: texts of the metadata that say of which weights something is said. Those of KEY, or, where it ends in .*, the names that
+   it stands for. A form of the longest prefix that a text begins with tells how the rest of it is compared with a weight's name. */
+typedef enum RuleKind {
+#define RULE(id, rank) RULE_##id,
+#include "lang/rules.def"
+#undef RULE
+  RULE_N_KINDS
+} RuleKind;
+typedef struct RuleForm { RuleKind kind; bool spares; const char *prefix; } RuleForm; /* spares: what it fits is not of this layout */
+typedef struct RulesDecl { const char *key; Loc loc; RuleForm *form; int n_forms; } RulesDecl;
+const char *lang_rule_name(RuleKind k);
+int lang_rule_rank(RuleKind k);
 enum { LAYOUT_MAX_PARTS = 16, LAYOUT_MAX_DIMS = 8, LAYOUT_MAX_NAMES = 16 }; /* tensors, dimensions of one, names of all dimensions */
 /* layout NAME [N, K] = "*.weight" { .. }: a weight whose elements several tensors of a checkpoint hold together. */
 typedef struct LayoutDecl {
@@ -96,6 +108,7 @@ typedef struct LayoutDecl {
   const char **apart; int n_aparts;   /* tensors that are no part of the weight and matter by themselves: its layer's bias */
   Expr *when;                         /* it applies only where this is true; NULL: always */
   SaysDecl *says; int n_says;
+  RulesDecl *rule; int n_rules;
   FormatFn *fn; int n_fns;            /* x(n, k) is the value in row n, column k */
 } LayoutDecl;
 

@@ -451,19 +451,25 @@ static FormatDecl *parse_format(Parser *p) {
   return f;
 }
 
+static const char *expect_text(Parser *p) {
+  const Tok *t = peek(p);
+  if (p->panic || t->kind != TOK_STR) {
+    fail(p, "a string");
+    return "";
+  }
+  next(p);
+  return t->text;
+}
+
 /* "a" | "b" */
 static const char **parse_texts(Parser *p, int *n_out) {
   const char **text = NULL;
   int n = 0, cap = 0;
   do {
-    const Tok *t = peek(p);
     count_item(p);
-    if (p->panic || t->kind != TOK_STR) {
-      fail(p, "a string");
-      break;
-    }
-    next(p);
-    PUSH(p->x->arena, text, n, cap, t->text);
+    const char *s = expect_text(p);
+    if (p->panic) break;
+    PUSH(p->x->arena, text, n, cap, s);
   } while (accept(p, "|"));
   *n_out = n;
   return text;
@@ -498,9 +504,32 @@ static SaysDecl parse_says(Parser *p) {
   return s;
 }
 
+static RuleForm parse_rule_form(Parser *p) {
+  RuleForm f = {.spares = accept_word(p, "not")};
+  while (f.kind < RULE_N_KINDS && !accept_word(p, lang_rule_name(f.kind))) f.kind++;
+  if (f.kind == RULE_N_KINDS) {
+    fail(p, "name, regex, glob or class");
+    f.kind = RULE_name;
+  }
+  f.prefix = expect_text(p);
+  return f;
+}
+
+static RulesDecl parse_rules(Parser *p) {
+  RulesDecl r = {.loc = here(p)};
+  int cap = 0;
+  r.key = expect_text(p);
+  expect(p, "=");
+  do {
+    count_item(p);
+    PUSH(p->x->arena, r.form, r.n_forms, cap, parse_rule_form(p));
+  } while (!p->panic && accept(p, "|"));
+  return r;
+}
+
 static LayoutDecl *parse_layout(Parser *p) {
   LayoutDecl *l = ARENA_NEW(p->x->arena, LayoutDecl);
-  int cap_parts = 0, cap_fns = 0, cap_says = 0, n = 0;
+  int cap_parts = 0, cap_fns = 0, cap_says = 0, cap_rules = 0, n = 0;
   l->loc = here(p);
   l->name = expect_name(p, "the layout's name");
   expect(p, "[");
@@ -520,6 +549,7 @@ static LayoutDecl *parse_layout(Parser *p) {
     else if (after->kind == TOK_STR && accept_word(p, "apart")) l->apart = parse_texts(p, &l->n_aparts);
     else if (after->kind == TOK_STR && accept_word(p, "beside")) l->beside = parse_texts(p, &l->n_besides);
     else if (after->kind == TOK_STR && accept_word(p, "says")) PUSH(p->x->arena, l->says, l->n_says, cap_says, parse_says(p));
+    else if (after->kind == TOK_STR && accept_word(p, "rules")) PUSH(p->x->arena, l->rule, l->n_rules, cap_rules, parse_rules(p));
     else if (!is_sym(after, "=") && accept_word(p, "when")) l->when = parse_expr(p);
     else PUSH(p->x->arena, l->fn, l->n_fns, cap_fns, parse_format_fn(p));
     if (p->panic) resync(p);

@@ -199,6 +199,17 @@ static void print_layout(const LayoutDecl *l, Str *out) {
     print_prec(l->when, 0, out);
     str_add_c(out, '\n');
   }
+  for (int i = 0; i < l->n_rules; i++) {
+    str_add(out, "  rules ");
+    print_string(l->rule[i].key, out);
+    str_add(out, " =");
+    for (int k = 0; k < l->rule[i].n_forms; k++) {
+      const RuleForm *f = &l->rule[i].form[k];
+      str_addf(out, "%s%s %s ", k ? " |" : "", f->spares ? " not" : "", lang_rule_name(f->kind));
+      print_string(f->prefix, out);
+    }
+    str_add_c(out, '\n');
+  }
   for (int i = 0; i < l->n_says; i++) {
     const SaysDecl *s = &l->says[i];
     str_add(out, "  says ");

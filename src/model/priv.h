@@ -20,6 +20,7 @@ typedef struct HyperEnv {
   struct { const char *name; Num num; } local[4]; int n_local;   /* the layer's number, indices, row numbers */
   const Model *model; int layer;                                 /* has(..) of a declared tensor; layer -1: none */
   Hyper *of_layer; int n_of_layer;                               /* numbers of that layer */
+  struct RuleBook *rules;                                        /* of rules.c; NULL at first */
 } HyperEnv;
 Err *hyper_eval(HyperEnv *env, const Expr *e, Num *out);
 const char *hyper_name(HyperEnv *env, const char *pattern); /* a tensor's name: {x} is a number known here, as a layer's */
@@ -54,13 +55,21 @@ typedef struct PartsReader { const TensorParts *parts; FormatForm *form; const K
 Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsReader *out);
 size_t model_parts_tile_bytes(const PartsReader *r);
 void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out);
+bool model_parts_near(const FormatForm *f, const int32_t row[PACK_ROWS]); /* rows that packing takes as one tile */
 void model_parts_drop_pages(const TensorParts *p); /* of the file, under its tensors */
 
 /* says.c: what the metadata says of weights and what their tensors say. */
 typedef struct ModelNames { char **name; int n, cap; } ModelNames;
-Err *model_says_check(HyperEnv *env, const LayoutDecl *l, FormatParts *fit); /* fit: its extents are known */
+Err *model_says_check(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *fit); /* fit: its extents are known; stem: the weight's name in the metadata's rules */
 Err *model_says_known(HyperEnv *env);             /* a text of a key that every layout lists texts for, but this text none */
 void model_says_tell(HyperEnv *env, const LayoutDecl *l, ModelNames *told, Str *out); /* "key value, .." of the metadata that it asks for and is not told yet */
+
+/* rules.c: of which weights the metadata speaks. */
+typedef struct Picked {
+  ModelNames names;              /* what the key's * stands for, where the texts there fit; several: one of them */
+  bool said;                     /* the metadata has such texts at all */
+} Picked;
+Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Picked *out); /* Fails: a text leaves the weight out, or cannot be compared within bounds */
 
 /* load.c: tensors. */
 typedef struct ModelTensor {

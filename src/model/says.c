@@ -68,22 +68,45 @@ static Err *check_key(HyperEnv *env, const SaysDecl *s, const FileKv *kv, Format
   return err_new(ERR_FORMAT, "metadata %s: %.9g, but the tensors say %lld", kv->key, num_float(said), (long long)first);
 }
 
-/* One of the keys that are there agrees; of none, what the first says. */
-static Err *check_line(HyperEnv *env, const SaysDecl *s, FormatParts *fit) {
+/* A layout, and by its rules what they pick for one weight. */
+typedef struct Weight { const LayoutDecl *l; const Picked *picked; FormatParts *fit; } Weight;
+
+/* The rules that tell which of the names of a key's * speak of the weight: they have the same up to it. NULL: any may. */
+static const Picked *ruled(const Weight *w, const char *key) {
+  const char *star = strchr(key, '*');
+  for (int i = 0; star && i < w->l->n_rules; i++)
+    if (strchr(w->l->rule[i].key, '*') && !strncmp(key, w->l->rule[i].key, (size_t)(star - key) + 1)) return &w->picked[i];
+  return NULL;
+}
+
+/* One of these agrees; of none, what the first says. */
+static Err *check_any(HyperEnv *env, const SaysDecl *s, const Named *all, FormatParts *fit) {
   Err *first = NULL;
-  for (int k = 0; k < s->n_keys; k++) {
-    Named all = named(env, s->key[k]);
-    for (int i = 0; i < all.n; i++) {
-      Err *e = check_key(env, s, all.kv[i], fit);
-      if (!e) {
-        err_free(first);
-        return NULL;
-      }
-      if (first) err_free(e);
-      else first = e;
+  for (int i = 0; i < all->n; i++) {
+    Err *e = check_key(env, s, all->kv[i], fit);
+    if (!e) {
+      err_free(first);
+      return NULL;
     }
+    if (first) err_free(e);
+    else first = e;
   }
   return first;
+}
+
+/* What rules say of this weight outdoes what is said of all. */
+static Err *check_line(HyperEnv *env, const SaysDecl *s, const Weight *w) {
+  Named own = {0}, all = {0};
+  for (int k = 0; k < s->n_keys; k++) {
+    const Picked *p = ruled(w, s->key[k]);
+    for (int i = 0; p && i < p->names.n; i++) {
+      const FileKv *kv = hyper_kv(env, model_with_stem(env->arena, s->key[k], p->names.name[i]));
+      if (kv) PUSH(env->arena, own.kv, own.n, own.cap, kv);
+    }
+    const Named some = p ? (Named){0} : named(env, s->key[k]);
+    for (int i = 0; i < some.n; i++) PUSH(env->arena, all.kv, all.n, all.cap, some.kv[i]);
+  }
+  return check_any(env, s, own.n ? &own : &all, w->fit);
 }
 
 static bool is_joint(const SaysDecl *s) { return strchr(s->key[0], '*') != NULL; }
@@ -97,13 +120,29 @@ static Err *check_joint(HyperEnv *env, const LayoutDecl *l, const char *stem, Fo
   return NULL;
 }
 
-Err *model_says_check(HyperEnv *env, const LayoutDecl *l, FormatParts *fit) {
+/* What the metadata's rules pick for the weight. Those it needs a word of and has none of are an error: it is told of others only. */
+static Err *pick_rules(HyperEnv *env, const LayoutDecl *l, const char *weight, Picked *picked) {
+  for (int i = 0; i < l->n_rules; i++) TRY(err_wrap(model_rules_pick(env, &l->rule[i], weight, &picked[i]), "layout %s", l->name));
+  for (int i = 0; i < l->n_says; i++) {
+    const Weight w = {l, picked, NULL};
+    const Picked *p = is_joint(&l->says[i]) ? ruled(&w, l->says[i].key[0]) : NULL;
+    if (p && p->said && !p->names.n) return err_new(ERR_FORMAT, "layout %s: metadata %s: nothing there speaks of %s, whose tensors lie here", l->name, l->rule[p - picked].key, weight);
+  }
+  return NULL;
+}
+
+Err *model_says_check(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *fit) {
   ModelNames all = {0};
   Str told = {0};
   bool agreed = false;
+  Picked *picked = ARENA_ARRAY(env->arena, Picked, l->n_rules + 1);
+  const Weight w = {l, picked, fit};
+  TRY(pick_rules(env, l, stem, picked));
   for (int i = 0; i < l->n_says; i++) {
-    if (is_joint(&l->says[i])) add_stems(env, l->says[i].key[0], &all);
-    else TRY(err_wrap(check_line(env, &l->says[i], fit), "layout %s", l->name));
+    const Picked *p = is_joint(&l->says[i]) ? ruled(&w, l->says[i].key[0]) : NULL;
+    if (p && p->said) all = p->names;
+    else if (is_joint(&l->says[i])) add_stems(env, l->says[i].key[0], &all);
+    else TRY(err_wrap(check_line(env, &l->says[i], &w), "layout %s", l->name));
   }
   for (int k = 0; k < all.n && !agreed; k++) {
     Err *e = check_joint(env, l, all.name[k], fit);

@@ -403,6 +403,7 @@ static Vals load_as(Emit *e, Dx x, IrMem as) {
     Lin l = lin_scale(buf_index(e, buf, n.arg, n.n_args), ir_mem_bytes[buf_mem(e, buf)]);
     bool contiguous = l.lane == ir_mem_bytes[as], seconds = r.vec && as == IR_M_bf16 && l.lane == 4;
     if (!seconds && r.vec && l.lane != 0 && !contiguous) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: a load is not contiguous over the lanes", e->p->buf[buf].name));
+    if (as == IR_M_u16 && buf_mem(e, buf) == IR_M_f32) off += 2; /* the upper half */
     l.k += off;
     l.lane = 0;
     at[k] = l;
@@ -425,6 +426,12 @@ static Vals load_as(Emit *e, Dx x, IrMem as) {
 
 static Vals emit_load(Emit *e, Dx x) { return load_as(e, x, buf_mem(e, (int)e->d->node[x].ival)); }
 Vals emit_load_pairs(Emit *e, Dx x) { return load_as(e, x, IR_M_i32); }
+Vals emit_load_upper(Emit *e, Dx x) { return load_as(e, x, IR_M_u16); }
+
+bool emit_is_word(const Emit *e, Dx x) {
+  const DxNode *n = &e->d->node[x];
+  return n->kind == DX_LOAD && buf_mem(e, (int)n->ival) == IR_M_f32 && !e->p->buf[n->ival].blocks && e->local[n->ival].kind != LOCAL_VALUE && !in_lanes(e, x);
+}
 
 static Vals emit_axis(Emit *e, Dx x) {
   int rows = emit_in_rows(e, x) ? e->n_rows : 1;

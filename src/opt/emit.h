@@ -42,6 +42,7 @@ typedef struct Emit {
   const Lin *fill;                /* a panel is being made: the weight's position along K, whatever its index says */
   struct { const FormatForm *f; uint64_t at; IrRef *v; int n; } field; /* values over one block's fields, made in this IR block */
   IrRef part[LAYOUT_MAX_PARTS + 2], part_block; /* packing a layout: addresses of its tensors, the block's number */
+  IrRef part_row;                /* the number of a tile's first row; 0: no tensor needs it */
   int64_t n_steps;                /* of emitting, bounded: loops in loops are unrolled */
   Err *err;
 } Emit;
@@ -57,6 +58,8 @@ uint64_t lin_hash(const Lin *l, uint64_t h);   /* of all but the lanes */
 IrRef emit_made(const Emit *e, Made *m, uint64_t key); /* 0: not in the present block */
 IrRef emit_keep(Made *m, uint64_t key, IrRef v); /* after emit_made found none -> v */
 IrRef emit_load_at(Emit *e, IrMem m, int lanes, IrRef ptr, Lin byte);
+bool emit_is_word(const Emit *e, Dx x);        /* a load of a float that lies in memory, the same for all lanes; then */
+Vals emit_load_upper(Emit *e, Dx x);           /* its upper 16 bits */
 void emit_prefetch_at(Emit *e, IrRef ptr, Lin byte); /* a hint */
 void emit_store_at(Emit *e, IrMem m, IrRef ptr, Lin byte, IrRef v, int n_lanes);
 

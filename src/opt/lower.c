@@ -98,9 +98,12 @@ static void place_locals(Emit *e, int n_rows) {
   }
 }
 
-static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
+static bool stores_upper(const Emit *e, const TpStmt *t) { return buf_mem(e, t->buf) == IR_M_bf16 && e->p->buf[t->buf].bf16; } /* bfloat16 already: nothing to round */
+
+/* v: the statement's values; halves: of those that it stores upper halves of, these alone. */
+static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes, bool halves) {
   IrMem m = buf_mem(e, t->buf);
-  bool upper = m == IR_M_bf16 && e->p->buf[t->buf].bf16; /* bfloat16 already: nothing to round */
+  bool upper = stores_upper(e, t);
   int bytes = ir_mem_bytes[m];
   if (upper) m = IR_M_u16;
   for (int k = 0; k < (e->n_rows > 1 ? e->n_rows : 1); k++) {
@@ -110,7 +113,7 @@ static void store_target(Emit *e, const TpStmt *t, Vals v, int n_lanes) {
     at.lane = 0;
     at.k += off;
     IrRef x = emit_pick(e, v, k, e->lane_axis >= 0);
-    if (upper) x = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, x), 16);
+    if (upper && !halves) x = ir_shift(&e->b, IR_shr, ir_op1(&e->b, IR_bits, x), 16);
     emit_store_at(e, m, buf_base(e, t->buf), at, x, n_lanes);
   }
   e->row = 0;
@@ -132,7 +135,7 @@ static void lane_step(Emit *e, const TpStmt *t, int axis, Lin first, int n_lanes
   int mark = emit_mark(e);
   e->axis[axis] = first;
   e->axis[axis].lane = 1;
-  store_target(e, t, emit(e, t->rhs), n_lanes);
+  store_target(e, t, emit(e, t->rhs), n_lanes, false);
   emit_forget_axis(e, mark, axis);
 }
 
@@ -146,7 +149,7 @@ static void lane_rest(Emit *e, const TpStmt *t, int axis, int64_t first, int64_t
   for (int64_t i = first; i < end; i++) {
     int mark = emit_mark(e);
     e->axis[axis] = lin_const(i);
-    store_target(e, t, emit(e, t->rhs), 0);
+    store_target(e, t, emit(e, t->rhs), 0, false);
     emit_forget_axis(e, mark, axis);
   }
 }
@@ -248,6 +251,20 @@ static void lane_loop(Emit *e, const TpStmt *t, int axis) {
 
 static void nest_steps(Emit *e, const TpStmt *t, int axis, int lane_axis, Lin first, int64_t n);
 
+enum { UNROLL_MOVES = 16, MAX_MOVED_SIZE = 16 };
+
+static bool has_sum(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  bool has = n->kind == DX_RED;
+  for (int i = 0; i < n->n_args; i++) has = has || has_sum(d, n->arg[i]);
+  return has;
+}
+
+/* Elements that go one by one to places apart: over a run of them what is divided and multiplied for a place is the same, and the rest a constant. */
+static bool is_move(const Emit *e, const TpStmt *t, int axis, int lane_axis) {
+  return !e->s.naive && lane_axis < 0 && axis == t->n_axes - 1 && e->d->node[t->rhs].size <= MAX_MOVED_SIZE && !has_sum(e->d, t->rhs);
+}
+
 static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   if (e->err) return;
   if (t->block_axis && axis == t->n_axes - 1) {
@@ -256,7 +273,8 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   }
   if (axis == t->n_axes) {
     if (lane_axis >= 0) lane_loop(e, t, lane_axis);
-    else store_target(e, t, emit(e, t->rhs), 0);
+    else if (stores_upper(e, t) && emit_is_word(e, t->rhs)) store_target(e, t, emit_load_upper(e, t->rhs), 0, true);
+    else store_target(e, t, emit(e, t->rhs), 0, false);
     return;
   }
   if (axis == lane_axis) {
@@ -266,6 +284,7 @@ static void nest(Emit *e, const TpStmt *t, int axis, int lane_axis) {
   int64_t ext, unit = emit_unit(e, t->rhs, axis);
   bool fixed = dx_is_int(e->d, t->extent[axis], &ext);
   if (!fixed && unit > 1) emit_fail(e, err_new(ERR_UNSUPPORTED, "%s: blocks of weights along an axis of unknown length", t->text));
+  if (fixed && unit == 1 && ext >= UNROLL_MOVES && is_move(e, t, axis, lane_axis)) unit = UNROLL_MOVES;
   Loop l;
   IrRef n = fixed ? ir_const_i(&e->b, IR_T_i64, ext / unit) : emit_row_bound(e, t->extent[axis], IR_smax);
   loop_begin(e, &l, n, false, NULL, 0);
@@ -458,13 +477,38 @@ static void find_panels(Emit *e, Dx x) {
   else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
 }
 
+static void ask_rows(Emit *e, int buf, const Dx *index, int n_index) {
+  if (e->p->buf[buf].local == e->region || e->p->buf[buf].blocks) return;
+  for (e->row = 0; e->row < e->n_rows; e->row++) emit_prefetch_at(e, buf_base(e, buf), lin_scale(buf_index(e, buf, index, n_index), ir_mem_bytes[buf_mem(e, buf)]));
+  e->row = 0;
+}
+
+/* What is read at the result's own place, outside of sums. */
+static void ask_reads(Emit *e, Dx x) {
+  const DxNode n = e->d->node[x];
+  if (n.kind == DX_RED || !dag_walk_first(e->d, x)) return;
+  if (n.kind == DX_LOAD && n.axes >> e->row_axis & 1 && n.axes >> e->lane_axis & 1) ask_rows(e, (int)n.ival, n.arg, n.n_args);
+  else for (int i = 0; i < n.n_args; i++) ask_reads(e, n.arg[i]);
+}
+
+/* A tile's results are one line of each row, rows apart, which no prefetcher sees coming: asked for before the sums, they are there behind them. */
+static void ask_for_results(Emit *e, const TpRegion *r) {
+  for (int i = 0; i < r->n_stmts; i++) {
+    const TpStmt *t = &e->p->stmt[r->stmt[i]];
+    dag_walk_begin(e->d);
+    ask_reads(e, t->rhs);
+    ask_rows(e, t->buf, t->index, t->n_index);
+  }
+}
+
 static void tile_rows(Emit *e, const TpRegion *r) {
   int mark = emit_mark(e);
+  if (e->s.block_rows) ask_for_results(e, r);
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *t = &e->p->stmt[r->stmt[i]];
     Vals v = emit(e, t->rhs);
     if (e->p->buf[t->buf].local == e->region) e->local[t->buf] = (Local){.kind = LOCAL_VALUE, .val = v, .by_blocks = e->blocks > 1};
-    else store_target(e, t, v, 0);
+    else store_target(e, t, v, 0, false);
   }
   emit_forget(e, mark);
 }
@@ -660,6 +704,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
   IrRef base = f->layout ? row0 : ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
   e->part_block = blocks.iv;
+  if (f->dag->far) e->part_row = ir_op1(&e->b, IR_sext, emit_load_at(e, IR_M_i32, 1, offsets, lin_ref(tile, 64)));
   Lin tile_at = lin_ref(tile, l.tile_bytes);
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];

@@ -67,8 +67,25 @@ for case, path, value, *says in (
         ("bnb-nf4", "bnb_4bit_use_double_quant", False, "bnb_4bit_use_double_quant: 0, but the tensors say 1"),
         ("bnb-nf4", "bnb_4bit_quant_type", "fp4", '"fp4", expected nf4'),
         ("fp8-block", "weight_block_size", [64, 64], "no layout of the texts fits", "weight_scale_inv BF16 [4, 2]", "the metadata says", "quantization_config.weight_block_size [64, 64]"),
+        ("gptq-v1", "dynamic", {"+:.*\\.0\\..*": {"bits": 8}}, "k_proj.weight", "dynamic.+:.*\\.0\\..*.bits: 8, but the tensors say 4"),
+        ("gptq-v1", "dynamic", {".*k_proj": {"bits": 8}, ".*": {"bits": 4}}, "dynamic..*k_proj.bits: 8, but the tensors say 4"),
+        ("gptq-v1", "dynamic", {".*": {"group_size": 32}}, "dynamic..*.group_size: 32, but the tensors say 128"),
+        ("gptq-v1", "dynamic", {"-:.*k_proj": {}, ".*": {"bits": 4}}, "dynamic.*: '-:.*k_proj' leaves model.layers.0.self_attn.k_proj out, whose tensors lie here"),
+        ("gptq-v1", "dynamic", {"+:(.*": {"bits": 4}}, "regular expression '+:(.*': missing closing parenthesis"),
+        ("gptq-v1", "dynamic", {"+:([a-z0-9_.]+)+[!?]": {}}, "regular expression '+:([a-z0-9_.]+)+[!?]' takes too long to compare with model.layers.0.self_attn.k_proj"),
+        ("gptq-v1", "dynamic", {f"+:layer {i}": {} for i in range(9000)}, "dynamic.*: more than 8192 texts"),
+        ("int4-ct-g128", "ignore", ["re:.*k_proj"], "quantization_config.ignore: 're:.*k_proj' leaves model.layers.0.self_attn.k_proj out"),
+        ("int4-ct-g128", "ignore", ["lm_head", "model.layers.0.self_attn.k_proj"], "leaves model.layers.0.self_attn.k_proj out"),
+        ("int4-ct-g128", "ignore", "re:" + "(" * 5000, "regular expression"),
+        ("nvfp4-modelopt", "ignore", ["model.layers.?.self_attn*"], "'model.layers.?.self_attn*' leaves model.layers.0.self_attn.k_proj out"),
+        ("fp8-block", "modules_to_not_convert", ["lm_head", "model.layers.0.mlp.gate_proj", "model.layers.0.self_attn.k_proj"], "layout scaled_blocks: metadata quantization_config.modules_to_not_convert: 'model.layers.0."),
+        ("int4-ct-g128", "config_groups.group_0.targets", ["re:.*mlp.*", "model.layers"], "config_groups.*.targets: nothing there speaks of model.layers.0.self_attn.k_proj"),
+        ("mixed-precision", "config_groups.group_0.weights.num_bits", 2, "group_0.weights.num_bits: 2, but"),
+        ("mixed-precision", "config_groups.group_1.targets", ["re:.*mlp.*", "MIXED"], "config_groups.group_1."),   # a name outdoes an expression
         ("gptq-v1", "quant_method", "hqq", 'quantization_config.quant_method: "hqq", expected one of', "awq", "bitsandbytes", "compressed-tensors", "gptq", "modelopt", "mxfp4"),
 ):
+    if "MIXED" in (value if isinstance(value, list) else ()):
+        value = [weight(case)[0].removesuffix(".weight") if v == "MIXED" else v for v in value]
     r = decode(case, path, value)
     said = r.stderr.decode()
     lost = [s for s in says if s not in said]
@@ -80,7 +97,12 @@ for case, path, value in (
         ("awq", "version", "GEMM"),
         ("awq", "group_size", NONE),
         ("gptq-v1", "dynamic", {"-:.*down.*": {}, "+:.*\\.0\\..*k_proj.*": {"bits": 4}}),
-        ("gptq-v1", "dynamic", {"+:.*\\.0\\..*": {"bits": 8}}),     # a rule for some layers does not outdo the whole
+        ("gptq-v1", "dynamic", {"+:.*\\.1\\..*": {"bits": 8}, "self_attn.*": {"bits": 8}, "-:k_proj": {}}),  # other layers; not from the beginning
+        ("gptq-v1", "dynamic", {".*k_proj": {"desc_act": False}, "-:.*": {}, ".*_proj": {"bits": 8}}),  # the first
+        ("mixed-precision", "config_groups.group_1.targets", ["Linear"]),      # an expression outdoes a class
+        ("int4-ct-g128", "config_groups.group_0.targets", NONE),
+        ("int4-ct-g128", "ignore", ["k_proj", "re:k_proj", "*.1.*", "model"]),
+        ("fp8-block", "modules_to_not_convert", ["k_proj", "self_attn", "proj"]),
         ("gptq-v1", "quant_method", NONE),
         ("mixed-precision", "config_groups.group_1.weights.num_bits", 2),  # of the other group, which is not the weight's
         ("fp8-block-ct", W + "block_structure", [128, 128]),
@@ -90,6 +112,8 @@ for case, path, value in (
     told(f"{case}: {path} = {'gone' if value is NONE else value} is fine", None if r.returncode == 0 else r.stderr.decode()[:400])
 r = decode("gptq-v1-desc_act", "", None, drop=(".g_idx",))
 told("columns out of order, of which no tensor tells the order", None if r.returncode == 1 and b"desc_act: 1, but the tensors say 0" in r.stderr else str(r))
+r = decode("gptq-v1", "dynamic", {".*k_proj": {"desc_act": True}}, drop=(".g_idx",))
+told("the same by a rule", None if r.returncode == 1 and b"dynamic..*k_proj.desc_act: 1, but the tensors say 0" in r.stderr else str(r))
 
 # A method that nobody here describes is told before anything else, whatever the tensors are called.
 whole.write(CASES + "gptq-v1", f"{tmp}/whole")

@@ -1,0 +1,181 @@
+/* Of which weights the metadata of a checkpoint speaks: `rules` lines of layouts. In: texts of the metadata (names, regular expressions, globs), the name
+   of a weight. Out: which of the names that a key's * stands for say something of it, or an Err that names the text that leaves it out.
+   Whoever made the file wrote the expressions: all work with them is bounded, whatever they are, by the limits below. */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+#include <string.h>
+#include "model/priv.h"
+
+/* At most: texts of one key; bytes of one; bytes that PCRE2 takes for all; steps back of one comparison, and of all that a model's weights need. A step takes
+   some 30 ns, so the last is half a minute. */
+enum { RULES_MAX = 8192, RULE_BYTES_MAX = 4096, CODE_BYTES_MAX = 64 << 20, STEPS_MAX = 20000 };
+static const int64_t all_steps_max = (int64_t)1 << 30;
+
+typedef struct Rule { const char *text, *rest, *stem; const RuleForm *form; pcre2_code *code; } Rule; /* rest: behind the form's prefix */
+typedef struct RuleList { const RulesDecl *decl; Rule *rule; int n, cap; bool said; } RuleList;
+typedef struct RuleBook { Arena *arena; RuleList *list; int n, cap; pcre2_match_data *data; pcre2_match_context *match; pcre2_compile_context *compile; size_t n_bytes; int64_t n_steps; } RuleBook;
+
+/* ---- reading ------------------------------------------------------------------------------------------------------- */
+static void *take(size_t n, void *ctx) {
+  RuleBook *b = ctx;
+  if (n > CODE_BYTES_MAX - b->n_bytes) return NULL;
+  b->n_bytes += n;
+  return arena_alloc(b->arena, n);
+}
+static void give_back(void *p, void *ctx) { (void)p, (void)ctx; } /* with the arena */
+
+static RuleBook *book_of(HyperEnv *env) {
+  if (env->rules) return env->rules;
+  RuleBook *b = env->rules = ARENA_NEW(env->arena, RuleBook);
+  b->arena = env->arena;
+  pcre2_general_context *g = pcre2_general_context_create(take, give_back, b);
+  b->data = pcre2_match_data_create(1, g);
+  b->match = pcre2_match_context_create(g);
+  b->compile = pcre2_compile_context_create(g);
+  CHECK(g && b->data && b->match && b->compile, "out of memory");
+  pcre2_set_heap_limit(b->match, 1024);
+  pcre2_set_max_pattern_length(b->compile, RULE_BYTES_MAX);
+  pcre2_set_parens_nest_limit(b->compile, 100);
+  return b;
+}
+
+static Err *compile(RuleBook *b, const RulesDecl *d, Rule *r) {
+  int code;
+  PCRE2_SIZE at;
+  PCRE2_UCHAR why[200] = "";
+  r->code = pcre2_compile((PCRE2_SPTR)r->rest, strlen(r->rest), PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &at, b->compile);
+  if (r->code) return NULL;
+  pcre2_get_error_message(code, why, sizeof why);
+  return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s': %s", d->key, r->text, (const char *)why);
+}
+
+/* The forms of the longest prefix that the text has. None: it is not about weights. */
+static Err *add_rule(HyperEnv *env, RuleList *l, const char *text, const char *stem) {
+  size_t longest = 0;
+  l->said = true;
+  for (int i = 0; i < l->decl->n_forms; i++) {
+    size_t n = strlen(l->decl->form[i].prefix);
+    if (n > longest && !strncmp(text, l->decl->form[i].prefix, n)) longest = n;
+  }
+  for (int i = 0; i < l->decl->n_forms; i++) {
+    const RuleForm *f = &l->decl->form[i];
+    Rule r = {.text = text, .rest = text + longest, .stem = stem, .form = f};
+    if (strlen(f->prefix) != longest || strncmp(text, f->prefix, longest)) continue;
+    if (l->n == RULES_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d texts", l->decl->key, RULES_MAX);
+    if (f->kind == RULE_regex) TRY(compile(book_of(env), l->decl, &r));
+    PUSH(env->arena, l->rule, l->n, l->cap, r);
+  }
+  return NULL;
+}
+
+static Err *add_texts(HyperEnv *env, RuleList *l, const char *key, const char *stem) {
+  const FileKv *kv = hyper_kv(env, key);
+  if (!kv || (kv->is_array && !kv->n)) return NULL;
+  if (kv->type != FILE_STR) return err_new(ERR_FORMAT, "metadata %s: expected texts", kv->key);
+  for (size_t i = 0; i < kv->n; i++) {
+    if (memchr(kv->str[i].p, 0, kv->str[i].n)) return err_new(ERR_FORMAT, "metadata %s: text %zu has a NUL", kv->key, i + 1);
+    TRY(add_rule(env, l, arena_dup_n(env->arena, kv->str[i].p, kv->str[i].n), stem));
+  }
+  return NULL;
+}
+
+static Err *read_rules(HyperEnv *env, RuleList *l) {
+  const char *key = l->decl->key, *star = strchr(key, '*');
+  if (!star) return add_texts(env, l, key, NULL);
+  const char *above = arena_dup_n(env->arena, key, (size_t)(star - key) - 1), *below = env->decl ? env->decl->below : NULL;
+  const FileObject *o = below ? file_object_find(env->w, arena_printf(env->arena, "%s.%s", below, above)) : NULL;
+  if (!o) o = file_object_find(env->w, above);
+  for (int i = 0; o && i < o->n; i++) {
+    if (star[1]) TRY(add_texts(env, l, model_with_stem(env->arena, key, o->name[i]), o->name[i]));
+    else TRY(add_rule(env, l, o->name[i], o->name[i]));
+  }
+  return NULL;
+}
+
+static Err *list_of(HyperEnv *env, const RulesDecl *d, const RuleList **out) {
+  RuleBook *b = book_of(env);
+  RuleList l = {.decl = d};
+  for (int i = 0; i < b->n; i++) if (b->list[i].decl == d) { *out = &b->list[i]; return NULL; }
+  TRY(read_rules(env, &l));
+  PUSH(env->arena, b->list, b->n, b->cap, l);
+  *out = &b->list[b->n - 1];
+  return NULL;
+}
+
+/* ---- comparing ----------------------------------------------------------------------------------------------------- */
+/* Steps are given in rising portions, as nobody tells how many a comparison took: few take more than the first. */
+static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
+  int rc = PCRE2_ERROR_MATCHLIMIT;
+  for (int most = 32; rc == PCRE2_ERROR_MATCHLIMIT && most <= STEPS_MAX; most *= 25) {
+    b->n_steps += most;
+    if (b->n_steps > all_steps_max) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take too long", d->key);
+    pcre2_set_match_limit(b->match, (uint32_t)most);
+    rc = pcre2_match(r->code, (PCRE2_SPTR)name, strlen(name), 0, 0, b->data, b->match);
+  }
+  *fits = rc >= 0;
+  return rc >= 0 || rc == PCRE2_ERROR_NOMATCH ? NULL : err_new(ERR_LIMIT, "metadata %s: regular expression '%.200s' takes too long to compare with %s", d->key, r->text, name);
+}
+
+/* One star at most is looked back to: at most the product of both lengths. */
+static bool fits_glob(const char *g, const char *s) {
+  const char *star = NULL, *from = NULL;
+  while (*s) {
+    if (*g == '*') star = g++, from = s;
+    else if (*g == '?' || *g == *s) g++, s++;
+    else if (star) g = star + 1, s = ++from;
+    else return false;
+  }
+  while (*g == '*') g++;
+  return !*g;
+}
+
+static Err *fits_name(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
+  switch (r->form->kind) {
+    case RULE_name: *fits = !strcmp(r->rest, name); return NULL;
+    case RULE_regex: return fits_regex(b, d, r, name, fits);
+    case RULE_glob: *fits = fits_glob(r->rest, name); return NULL;
+    case RULE_class: *fits = r->rest[0] >= 'A' && r->rest[0] <= 'Z' && !strchr(r->rest, '.'); return NULL;
+    case RULE_N_KINDS: break;
+  }
+  return NULL;
+}
+
+/* A folder's tensors may have moved since its rules were written: the names they have in other folders of this kind. */
+enum { ALIASES_MAX = 16 };
+static int aliases_of(HyperEnv *env, const char *weight, const char **out) {
+  int n = 0, n_moves = env->decl && !env->arch ? env->decl->n_moves : 0;
+  out[n++] = weight;
+  for (int i = 0; i < n_moves; i++) {
+    const NameMove *v = &env->decl->move[i];
+    if (strncmp(weight, v->to, strlen(v->to))) continue;
+    for (int k = 0; k < n_moves && n < ALIASES_MAX; k++)
+      if (k != i && !strcmp(env->decl->move[k].from, v->from)) out[n++] = arena_printf(env->arena, "%s%s", env->decl->move[k].to, weight + strlen(v->to));
+    if (n < ALIASES_MAX) out[n++] = arena_printf(env->arena, "%s%s", v->from, weight + strlen(v->to));
+  }
+  return n;
+}
+
+Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Picked *out) {
+  const char *name[ALIASES_MAX];
+  const RuleList *l;
+  const Rule *best = NULL;
+  Picked p = {0};
+  int least = INT32_MAX, n_names = aliases_of(env, weight, name);
+  TRY(list_of(env, d, &l));
+  p.said = l->said;
+  for (int i = 0; i < l->n; i++) {
+    const Rule *r = &l->rule[i];
+    int rank = lang_rule_rank(r->form->kind);
+    bool fits = false, again = rank == least && r->form->kind == RULE_class;
+    if (rank > least || (rank == least && !again)) continue;
+    for (int k = 0; k < n_names && !fits; k++) TRY(fits_name(env->rules, d, r, name[k], &fits));
+    if (!fits) continue;
+    if (!again) p.names.n = 0;
+    least = rank;
+    best = r;
+    if (r->stem) PUSH(env->arena, p.names.name, p.names.n, p.names.cap, arena_dup(env->arena, r->stem));
+  }
+  if (best && best->form->spares) return err_new(ERR_FORMAT, "metadata %s: '%.200s' leaves %s out, whose tensors lie here", d->key, best->text, weight);
+  *out = p;
+  return NULL;
+}
