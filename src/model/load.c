@@ -314,6 +314,8 @@ static Err *pack_parts_job(Model *m, ModelTensor *t, RowMap *maps, int *n_maps, 
   TRY(row_map(m, t, N, maps, n_maps, &row));
   int32_t *rows = ARENA_ARRAY(m->arena, int32_t, job->n_tiles * PACK_ROWS);
   for (int64_t i = 0; i < job->n_tiles * PACK_ROWS; i++) rows[i] = row ? row[MIN(i, N - 1)] : (int32_t)MIN(i, N - 1);
+  for (int64_t i = 0; i < job->n_tiles; i++)
+    if (!model_parts_near(t->form, rows + i * PACK_ROWS)) return err_new(ERR_LIMIT, "tensor %s: rows of one tile lie more than 1 GiB apart", t->file->name);
   TRY(kern_pack(m->kerns, t->form, t->parts->fit.cols, &job->k));
   job->args[0] = (void *)(uintptr_t)t->parts->at;
   job->args[1] = rows;

@@ -309,6 +309,12 @@ Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsRead
 
 size_t model_parts_tile_bytes(const PartsReader *r) { return (size_t)r->parts->fit.cols * PACK_ROWS * sizeof(float) + 256; }
 
+bool model_parts_near(const FormatForm *f, const int32_t row[PACK_ROWS]) {
+  int32_t lo = row[0], hi = row[0];
+  for (int i = 1; i < PACK_ROWS; i++) lo = MIN(lo, row[i]), hi = MAX(hi, row[i]);
+  return !f->dag->reach || (int64_t)hi - lo <= f->dag->reach;
+}
+
 /* Packed as f32, tile by tile, then laid out row by row. */
 void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out) {
   int64_t K = r->parts->fit.cols;
@@ -317,13 +323,16 @@ void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, i
   void *args[FORMAT_MAX_ARGS] = {(void *)(uintptr_t)r->parts->at, row, (void *)ROUND_UP((uintptr_t)tile, 64)};
   const float *v = args[2];
   format_table_args(r->form, args);
-  for (int64_t at = 0; at < n; at += PACK_ROWS) {
+  for (int64_t at = 0, some; at < n; at += some) {
+    some = MIN(PACK_ROWS, n - at);
     for (int i = 0; i < PACK_ROWS; i++) {
-      int64_t k = first + MIN(at + i, n - 1);
+      int64_t k = first + at + MIN(i, some - 1);
       row[i] = map ? map[k] : (int32_t)k;
     }
+    if (!model_parts_near(r->form, row)) some = 1; /* far apart: one at a time */
+    for (int i = 1; i < PACK_ROWS && some == 1; i++) row[i] = row[0];
     r->pack->entry(args, 0, 1, scratch);
-    for (int64_t i = 0; i < MIN(PACK_ROWS, n - at); i++)
+    for (int64_t i = 0; i < some; i++)
       for (int64_t c = 0; c < K; c++) out[(at + i) * K + c] = v[c * PACK_ROWS + i];
   }
 }

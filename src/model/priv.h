@@ -55,6 +55,7 @@ typedef struct PartsReader { const TensorParts *parts; FormatForm *form; const K
 Err *model_parts_reader(Kerns *kerns, Tp *forms, const TensorParts *p, PartsReader *out);
 size_t model_parts_tile_bytes(const PartsReader *r);
 void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, int64_t n, void *tile, float *out);
+bool model_parts_near(const FormatForm *f, const int32_t row[PACK_ROWS]); /* rows that packing takes as one tile */
 void model_parts_drop_pages(const TensorParts *p); /* of the file, under its tensors */
 
 /* says.c: what the metadata says of weights and what their tensors say. */

@@ -704,6 +704,7 @@ Err *lower_pack(Arena *a, const FormatForm *f, int64_t K, const char *name, IrFn
   loop_begin(e, &blocks, ir_const_i(&e->b, IR_T_i64, K / f->block), false, NULL, 0);
   IrRef base = f->layout ? row0 : ir_padd(&e->b, row0, lin_value(e, lin_ref(blocks.iv, f->n_bytes)));
   e->part_block = blocks.iv;
+  if (f->dag->far) e->part_row = ir_op1(&e->b, IR_sext, emit_load_at(e, IR_M_i32, 1, offsets, lin_ref(tile, 64)));
   Lin tile_at = lin_ref(tile, l.tile_bytes);
   for (int s = 0; s < f->n_leaves; s++) {
     const PackLeaf *lf = &f->leaf[s];

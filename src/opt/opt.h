@@ -48,6 +48,7 @@ typedef struct Dag {
   DxNode *node; int n, cap;
   Dx *table; int n_table;
   DxPart *part; int n_parts, cap_parts;            /* interned: DxNode.ival of DX_PART */
+  uint32_t far; int64_t reach;                     /* a layout's tensors of more than 31 bits of bytes, one bit each; so many rows may one tile of them span, 0: any */
   DxRange *load_range; int n_load_range, cap_load_range; /* by buffer: the integers it holds; hi 0: not known */
   const int64_t *data_max; int n_data_max;         /* by buffer, only during tp_data_check: it holds 0 .. this; -1 unknown */
   uint32_t *seen, seen_now; int n_seen;            /* marks of the walk under way: expressions share nodes, a walk visits each once */
@@ -112,8 +113,8 @@ typedef struct FormatForm {
   int code_max;             /* largest unsigned code */
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
-  Dx step, unit; int span;  /* scale = unit * step: an integer of the group's (a leaf) and a float that `span` elements share, so that (code - bias) * step
-                               fits a byte as (code * step + bias * (times - step)) / by, at most `most`. step 0: there is none */
+  Dx step, unit; int span;  /* scale = unit * step: an integer of the group's (a leaf) and a float that `span` elements share. step 0: there is none.
+                               (code - bias) * step may fit a byte as (code * step + bias * (times - step)) / by, at most `most`; by 0: it does not */
   int times, by, most;
   int chunk;                /* elements laid out together in the planes */
   const char *facts;        /* of a layout: what the form was made for; NULL: of a format */

@@ -77,6 +77,29 @@ static Dx format_element(FmtEval *s, int part, const FormatDecl *f, Dx byte, int
   return fmt_fail(s, err_new(ERR_SYNTAX, "format %s: no x(i)", f->name));
 }
 
+/* A tensor whose bytes 31 bits do not count: packing counts from the first row of a tile, so the rows of one must lie within FAR_BYTES. What depends on the
+   row is a row, a row divided, or small. */
+enum { FAR_BYTES = 1 << 30, FAR_SMALL = 1 << 24 };
+static bool note_far(FmtEval *s, int part, const Terms *at) {
+  Dag *d = s->d;
+  int64_t each = 1, slack = 0, c = 1;
+  for (int i = 0; i < at->n; i++) {
+    const DxNode *n = &d->node[at->of[i]];
+    if (!(n->axes >> ROW_AXIS & 1)) continue;
+    bool cut = n->kind == DX_OP && n->op == DXO_DIV && dx_is_int(d, n->arg[1], &c), row = d->node[cut ? n->arg[0] : at->of[i]].kind == DX_AXIS;
+    DxRange r = dx_range(d, at->of[i], s->axis_max);
+    if (r.lo >= 0 && r.hi <= FAR_SMALL && at->by[i] <= FAR_SMALL && r.hi * at->by[i] <= FAR_SMALL) continue;
+    if (!row || at->by[i] > FAR_BYTES) return false;
+    each += (at->by[i] + (cut ? c : 1) - 1) / (cut ? c : 1);
+    slack += cut ? at->by[i] : 0;
+  }
+  int64_t reach = (FAR_BYTES - MAX_TERMS * FAR_SMALL - slack) / each;
+  if (reach < 1) return false;
+  d->reach = d->reach ? MIN(d->reach, reach) : reach;
+  d->far |= 1u << part;
+  return true;
+}
+
 Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index) {
   const FormatPart *p = &s->parts->part[part];
   const char *name = s->parts->decl->part[part].name;
@@ -92,7 +115,8 @@ Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index) {
     terms_of(s->d, index[i], stride, &at);
     stride *= p->dim[i];
   }
-  if (stride > INT32_MAX || at.over) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: %s holds %lld bytes, expected at most 2 GiB", s->f->name, name, (long long)stride));
+  if (at.over) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: an index of %s is a sum of more than %d terms", s->f->name, name, MAX_TERMS));
+  if (stride > INT32_MAX && !note_far(s, part, &at)) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: %s holds %lld bytes, and its rows lie too far apart", s->f->name, name, (long long)stride));
   if (p->groups != GROUPS_ANY && n_index == 1 && p->most > 0 && (p->groups == GROUPS_IN_ORDER || index[0] == s->sorted)) {
     Dx k = p->groups == GROUPS_IN_ORDER ? index[0] : s->d->node[s->sorted].arg[1];
     return fmt_divide(s, false, k, s->parts->cols / p->most);

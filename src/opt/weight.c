@@ -61,13 +61,64 @@ IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, in
   return ir_load(&e->b, (IrMem)n->op, tf, e->scratch, 0, 1, 0);
 }
 
+/* An index in the first of the rows, an int of 64 bits. */
+static IrRef of_first_row(Emit *e, const FormatForm *f, Dx x) {
+  const DxNode n = f->dag->node[x];
+  const DxPart *p = n.kind == DX_PART ? &f->dag->part[n.ival] : NULL;
+  IrRef a[2], v;
+  if (n.kind == DX_INT) return ir_const_i(&e->b, IR_T_i64, n.ival);
+  if (n.kind == DX_AXIS) return n.ival ? e->part_block : e->part_row;
+  if (p && n.type == DT_INT) {
+    Lin at = lin_ref(of_first_row(e, f, n.arg[0]), 1);
+    bool large = p->byte > INT32_MAX;
+    at.k = large ? 0 : p->byte;
+    IrRef base = large ? ir_padd(&e->b, e->part[p->part], ir_const_i(&e->b, IR_T_i64, p->byte)) : e->part[p->part];
+    return ir_op1(&e->b, IR_sext, emit_load_at(e, (IrMem)n.op, 1, base, at));
+  }
+  bool counts = n.kind == DX_OP && n.n_args == 2 && n.type == DT_INT;
+  for (int i = 0; i < 2 && counts; i++) a[i] = of_first_row(e, f, n.arg[i]);
+  switch (counts ? (DxOp)n.op : DXO_NONE) {
+    case DXO_ADD: v = ir_op2(&e->b, IR_add, a[0], a[1]); break;
+    case DXO_SUB: v = ir_op2(&e->b, IR_sub, a[0], a[1]); break;
+    case DXO_MUL: v = ir_op2(&e->b, IR_mul, a[0], a[1]); break;
+    case DXO_DIV: v = ir_op2(&e->b, IR_udiv, a[0], a[1]); break;
+    case DXO_MOD: v = ir_op2(&e->b, IR_urem, a[0], a[1]); break;
+    case DXO_AND: v = ir_op2(&e->b, IR_and, a[0], a[1]); break;
+    default:
+      emit_fail(e, err_new(ERR_LIMIT, "an index into a tensor of more than 2 GiB is no sum, product or quotient"));
+      v = ir_const_i(&e->b, IR_T_i64, 0);
+  }
+  return v;
+}
+
+/* An element's place in a tensor whose bytes 31 bits do not count: *base is the place in the first row, less half of what an offset may be; offsets are from there.
+   What they are modulo 2^32 is enough, as the rows of a tile lie close (note_far). */
+static IrRef far_offsets(Emit *e, const FormatForm *f, const DxPart *p, Dx byte, IrRef at, IrRef *base, int64_t *disp) {
+  enum { HALF = 1 << 30, DISP_MAX = 1 << 24 };
+  *disp = p->byte < DISP_MAX ? p->byte : 0;
+  uint64_t key[4] = {(uint64_t)byte, (uint64_t)p->part, (uint64_t)(p->byte - *disp), 0}, of_base = hash_bytes(key, sizeof key, 2);
+  key[3] = 1;
+  uint64_t of_offs = hash_bytes(key, sizeof key, 2);
+  IrRef offs = emit_made(e, &e->load, of_offs);
+  *base = emit_made(e, &e->load, of_base);
+  if (offs && *base) return offs;
+  IrRef first = of_first_row(e, f, byte);
+  *base = ir_padd(&e->b, e->part[p->part], ir_op2(&e->b, IR_add, first, ir_const_i(&e->b, IR_T_i64, p->byte - *disp - HALF)));
+  offs = ir_op2(&e->b, IR_sub, at, ir_splat(&e->b, ir_op1(&e->b, IR_trunc, first), FULL_LANES));
+  offs = ir_op2(&e->b, IR_add, offs, ir_const_i(&e->b, IR_T_i32x16, HALF));
+  emit_keep(&e->load, of_base, *base);
+  return emit_keep(&e->load, of_offs, offs);
+}
+
 /* An element of a layout's tensor, for each of 16 rows. m: how it is read. */
 IrRef emit_part(Emit *e, const FormatForm *f, const DxNode *n, IrMem m, IrRef at) {
   const DxPart *p = &f->dag->part[n->ival];
   bool flt = m == IR_M_f16 || m == IR_M_bf16 || m == IR_M_f32;
   IrRef base = e->part[p->part];
-  if (m != IR_M_f16 && m != IR_M_bf16) return ir_gather(&e->b, m, flt ? IR_T_f32x16 : IR_T_i32x16, base, at, p->byte);
-  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, IR_T_i32x16, base, at, p->byte), 0); /* widened on the way through scratch */
+  int64_t disp = p->byte;
+  if (f->dag->far >> p->part & 1) at = far_offsets(e, f, p, n->arg[0], at, &base, &disp);
+  if (m != IR_M_f16 && m != IR_M_bf16) return ir_gather(&e->b, m, flt ? IR_T_f32x16 : IR_T_i32x16, base, at, disp);
+  emit_store_at(e, IR_M_u16, e->scratch, lin_const(0), ir_gather(&e->b, IR_M_u16, IR_T_i32x16, base, at, disp), 0); /* widened on the way through scratch */
   return ir_load(&e->b, m, IR_T_f32x16, e->scratch, 0, 1, 0);
 }
 

@@ -1,0 +1,95 @@
+#!/bin/sh
+# Layouts of tensors of more than 2 GiB, whose bytes 31 bits do not count. The files are holes but for the numbers that are asked for.
+# runtests: machine code
+. tests/lib.sh
+mkdir -p "$TEST_TMP/std"
+cat > "$TEST_TMP/std/far.lum" <<'EOS'
+layout by_row [N, K] = "*.weight" {
+  tensor w : i32[N, P] = "*.by_row"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[n, k * (P / K) + n % 2] * s[n, k]
+}
+layout halves [N, K] = "*.weight" {
+  tensor w : f16[N, P] = "*.halves"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[n, k * (P / K)] * s[n, k]
+}
+layout odd_even [N, K] = "*.weight" {
+  tensor w : i32[2, N / 2, P] = "*.odd_even"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[n % 2, n / 2, k * (P / K)] * s[n, k]
+}
+layout by_column [N, K] = "*.weight" {
+  tensor w : i32[P, N] = "*.by_column"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[k * (P / K), n] * s[n, k]
+}
+layout ordered [N, K] = "*.weight" {
+  tensor w : i32[P, N / 2] = "*.ordered"
+  tensor s : f32[N, K] = "*.scale"
+  tensor order : i32[K] groups 7 = "*.order"
+  x(n, k) = w[order[k] * (P / 7), n / 2] * s[n, k]
+}
+EOS
+cat > "$TEST_TMP/far.py" <<'EOS'
+import json, os, struct, subprocess, sys
+sys.path[:0] = ["tests"]
+from told import told, end
+lumen, tmp = sys.argv[1:]
+N, K, ORDER = 40, 4, (3, 0, 6, 5)
+
+
+def write(kind, size, dims, at, put):
+    """A checkpoint whose tensor's numbers are at(n, k) elements of size bytes away, as put writes n * 10 + k."""
+    folder = f"{tmp}/{kind}"
+    os.mkdir(folder)
+    with open(folder + "/config.json", "w") as f:
+        f.write("{}")
+    n_bytes = size
+    for d in dims:
+        n_bytes *= d
+    assert n_bytes > 1 << 31
+    small = {"scale": ("F32", [N, K], struct.pack(f"<{N * K}f", *(0.5 + n for n in range(N) for k in range(K)))), "order": ("I32", [K], struct.pack(f"<{K}i", *ORDER))}
+    if kind != "ordered":
+        del small["order"]
+    head, pos = {f"a.{kind}": {"dtype": {4: "I32", 2: "F16", 1: "F8_E4M3"}[size], "shape": dims, "data_offsets": [0, n_bytes]}}, n_bytes
+    for name, (dtype, shape, data) in small.items():
+        head["a." + name] = {"dtype": dtype, "shape": shape, "data_offsets": [pos, pos + len(data)]}
+        pos += len(data)
+    text = json.dumps(head).encode()
+    with open(folder + "/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        start = f.tell()
+        f.truncate(start + pos)
+        for n in range(N):
+            for k in range(K):
+                f.seek(start + at(n, k) * size)
+                f.write(put(n * 10 + k))
+        f.seek(start + n_bytes)
+        for dtype, shape, data in small.values():
+            f.write(data)
+    return folder
+
+
+def case(name, kind, size, dims, at, put=lambda v: struct.pack("<i", v), value=lambda n, k: n * 10 + k):
+    folder = write(kind, size, dims, at, put)
+    r = subprocess.run([lumen, "decode", folder, "a.weight", "--std", tmp + "/std"], capture_output=True, timeout=100)
+    want = struct.pack(f"<{N * K}f", *(value(n, k) * (0.5 + n) for n in range(N) for k in range(K)))
+    told(name, None if r.returncode == 0 and r.stdout == want else f"{r.returncode} {r.stderr.decode()[:300]} {struct.unpack(f'<{len(r.stdout) // 4}f', r.stdout)[:20]}")
+    subprocess.run(["rm", "-r", folder], check=True)
+
+
+P = 14_000_000
+case("row by row, 56 MB each", "by_row", 4, [N, P], lambda n, k: n * P + k * (P // K) + n % 2)
+H = 28_000_000
+case("halves", "halves", 2, [N, H], lambda n, k: n * H + k * (H // K), lambda v: struct.pack("<e", v))
+case("column by column", "by_column", 4, [P, N], lambda n, k: k * (P // K) * N + n)
+O = 2 * P // 7 * 7
+case("columns as data says, two rows in one", "ordered", 4, [O, N // 2], lambda n, k: ORDER[k] * (O // 7) * (N // 2) + n // 2, value=lambda n, k: n // 2 * 20 + 10 + k)
+folder = write("odd_even", 4, [2, N // 2, P], lambda n, k: 0, lambda v: bytes(4))
+r = subprocess.run([lumen, "decode", folder, "a.weight", "--std", tmp + "/std"], capture_output=True, timeout=100)
+told("rows side by side that lie half a tensor apart are refused", None if r.returncode == 1 and b"layout odd_even: w holds 2240000000 bytes, and its rows lie too far apart" in r.stderr else str(r))
+end()
+EOS
+python3 "$TEST_TMP/far.py" "$LUMEN" "$TEST_TMP" || n_bad=1
+finish
