@@ -6,38 +6,41 @@
 typedef struct Need { int sums; bool integer, coded, steps; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
-  const DxNode *d = &p->tp->dag->node[x];
+  const DxNode d = p->tp->dag->node[x];
   if (!dag_walk_first(p->tp->dag, x)) return;
   StepSum s;
-  n->steps = n->steps || (d->type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
+  n->steps = n->steps || (d.type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
-  if (d->kind == DX_WGT) {
-    n->integer |= d->op == WA_CODE;
-    n->coded |= p->tp->buf[d->ival].fmt->code >= 0;
+  if (d.kind == DX_WGT) {
+    n->integer |= d.op == WA_CODE;
+    n->coded |= p->tp->buf[d.ival].fmt->code >= 0;
     int64_t K = 0;
-    if (dx_is_int(p->tp->dag, p->tp->buf[d->ival].dim[1], &K)) n->K = MAX(n->K, K);
+    if (dx_is_int(p->tp->dag, p->tp->buf[d.ival].dim[1], &K)) n->K = MAX(n->K, K);
   }
-  for (int i = 0; i < d->n_args; i++) look(p, d->arg[i], n);
+  for (int i = 0; i < d.n_args; i++) look(p, d.arg[i], n);
 }
 
 /* Accumulators a row needs while x is made: a sum holds one over all of its body, unless it has a single term; what an operation's earlier arguments came to
-   waits for the later ones. *is_sum: x is made of such sums. Nodes met before are in registers or made again; they are not counted twice. */
-static int held(const TpPlan *p, Dx x, bool *is_sum) {
-  const DxNode *d = &p->tp->dag->node[x];
+   waits for the later ones. steps: sums of codes times steps go on where the one before ended. *is_sum: x is made of such sums. Nodes met before are
+   in registers or made again; they are not counted twice. */
+static int held(const TpPlan *p, Dx x, bool steps, bool *is_sum) {
+  const DxNode d = p->tp->dag->node[x]; /* sums of steps are looked for with new nodes */
   int most = 0, waiting = 0;
   int64_t len = 0;
+  StepSum s;
   *is_sum = false;
   if (!dag_walk_first(p->tp->dag, x)) return 0;
-  for (int i = 0; i < d->n_args; i++) {
+  for (int i = 0; i < d.n_args; i++) {
     bool sum;
-    int need = waiting + held(p, d->arg[i], &sum);
+    int need = waiting + held(p, d.arg[i], steps, &sum);
     most = MAX(most, need);
     waiting += sum;
     *is_sum |= sum;
   }
-  bool sums = d->kind == DX_RED && (d->op == RED_CHAIN || d->op == RED_ISUM);
+  bool sums = d.kind == DX_RED && (d.op == RED_CHAIN || d.op == RED_ISUM);
   *is_sum |= sums;
-  return most + (sums && !(dx_is_int(p->tp->dag, d->arg[0], &len) && len == 1));
+  if (sums && steps && lower_sum_of_steps(p->tp, d.arg[1], &s) && p->tp->buf[s.buf].fmt->by == 1) return most;
+  return most + (sums && !(dx_is_int(p->tp->dag, d.arg[0], &len) && len == 1));
 }
 
 enum { LEAST_ITEMS = 8 }; /* below that, threads would wait for each other more than lockstep saves */
@@ -87,6 +90,8 @@ static void one_row(const Target *t, const TpRegion *r, const Need *n, Sched *s)
   else trace_printf(TRACE_sched, "%s: one row: weights are read once, in the order they lie, so memory sets the pace and no tile is needed", r->name);
 }
 
+enum { NEAR_SUMS = 3 }; /* sums within sums that belong in registers: those around them take a term so seldom that memory does */
+
 static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 3, 2, 1};
 
 /* What registers each size of tile needs, and which are left out for it. */
@@ -109,6 +114,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     return s;
   }
   Need n = {0};
+  const bool steps = shape == KERN_MANY && t->vnni && !t->tiles;
   int waiting = 0; /* what earlier statements made and later ones of the region use stays in registers */
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *x = &p->tp->stmt[r->stmt[i]];
@@ -116,7 +122,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     dag_walk_begin(p->tp->dag);
     look(p, x->rhs, &n);
     dag_walk_begin(p->tp->dag);
-    int need = waiting + held(p, x->rhs, &is_sum);
+    int need = waiting + held(p, x->rhs, steps, &is_sum);
     n.sums = MAX(n.sums, need);
     waiting += p->tp->buf[x->buf].local == region;
   }
@@ -124,6 +130,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     one_row(t, r, &n, &s);
     return s;
   }
+  if (shape == KERN_FEW) n.sums = MIN(n.sums, NEAR_SUMS); /* weights are unpacked for each tile: one more tile costs more than sums that wait in memory */
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
   int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);
   int T = 1, useful = shape == KERN_FEW || n.integer ? 8 : 24;
@@ -137,7 +144,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
   s.stage = shape == KERN_MANY && n.coded;
-  s.steps = s.stage && n.steps && t->vnni && !t->tiles;
+  s.steps = steps && s.stage && n.steps;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
     int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);

@@ -466,7 +466,7 @@ Vals emit(Emit *e, Dx x) {
     case DX_SYM: case DX_AXIS: v = emit_axis(e, x); break;
     case DX_LOAD: v = emit_load(e, x); break;
     case DX_WGT: v = emit_weight(e, x); break;
-    case DX_OP: if (!emit_from_panel(e, x, &v) && !emit_steps(e, x, &v)) v = emit_op_node(e, x); break;
+    case DX_OP: if (!emit_from_panel(e, x, &v) && !emit_steps(e, x, NULL, &v)) v = emit_op_node(e, x); break;
     case DX_RED: v = emit_reduce(e, x, NULL); break;
     default: CHECK(false, "a node of kind %d outside its place", n->kind); v = one(e, 0, false);
   }
@@ -522,6 +522,7 @@ static bool of_products(const Dag *d, Dx x) {
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
   if (is_spent(e)) return;
   if (red->op == RED_CHAIN && emit_pair(e, term, acc)) return;
+  if (red->op == RED_ISUM && acc->vec && acc->n == e->n_rows && emit_steps(e, term, acc, acc)) return;
   const DxNode n = e->d->node[term];
   if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD && of_products(e->d, term)) { /* each product in turn */
     add_term(e, red, n.arg[0], acc);

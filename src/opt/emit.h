@@ -133,7 +133,7 @@ IrRef emit_lookup(Emit *e, const FormatForm *f, const DxNode *n, IrRef index, in
 void emit_panel(Emit *e, int buf);             /* unpack codes or values of the current tile into scratch */
 bool emit_from_panel(Emit *e, Dx x, Vals *out); /* a panel keeps what x says of its weight */
 /* step.c: a sum over a panel of codes times their step (false: not of that shape, or there is no such panel), and what the panel keeps of four codes. */
-bool emit_steps(Emit *e, Dx x, Vals *out);
+bool emit_steps(Emit *e, Dx x, const Vals *onto, Vals *out);
 IrRef emit_stepped(Emit *e, int buf, Lin k, IrRef codes);
 bool emit_tile_bytes(Emit *e, Dx red, Vals *out); /* tile.c: both false: not in tiles */
 bool emit_tile_pairs(Emit *e, Dx red, Vals *out);

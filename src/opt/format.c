@@ -692,7 +692,8 @@ void format_print(const FormatForm *f, Str *out) {
   if (!f->step) return;
   str_add(out, "    step = ");
   dx_print(f->dag, f->step, out);
-  str_addf(out, ", codes times it: 0..%d; unit, shared by %d = ", f->most, f->span);
+  if (f->by) str_addf(out, ", codes times it: 0..%d", f->most);
+  str_addf(out, "; unit, shared by %d = ", f->span);
   dx_print(f->dag, f->unit, out);
   str_add(out, "\n");
 }

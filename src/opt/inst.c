@@ -317,13 +317,16 @@ static Dx eval_reduce(Scope *s, const Expr *e, int i) {
   if (e->op == RED_ARGMIN) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: argmin is for formats", s->op));
   if (axis >= DX_MAX_AXES) return fail(s, err_new(ERR_LIMIT, "op %s: reductions nest too deep", s->op));
   Dx extent = extent_of(s, e->binder[i].extent, axis);
+  int64_t len;
+  bool alone = e->op == RED_ISUM && dx_is_int(d, extent, &len) && len == 1;   /* an integer by itself is its sum */
   int mark = s->n;
-  bind(s, (Binding){e->binder[i].name, BIND_VALUE, dx_axis(d, axis), 0});
+  bind(s, (Binding){e->binder[i].name, BIND_VALUE, alone ? dx_int(d, 0) : dx_axis(d, axis), 0});
   s->depth++;
   Dx body = eval_reduce(s, e, i + 1);
   s->depth--;
   s->n = mark;
   DxType t = (DxType)d->node[body].type;
+  if (alone) return body;
   if (e->op == RED_SUM || e->op == RED_CHAIN) body = dx_to_f32(d, body), t = DT_F32;
   if (e->op == RED_CHAIN) body = drop_zero_terms(d, body);
   return dx_node(d, (DxNode){.kind = DX_RED, .op = (uint8_t)e->op, .type = (uint8_t)t, .n_args = 2, .arg = {extent, body}, .ival = axis});

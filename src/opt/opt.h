@@ -113,8 +113,8 @@ typedef struct FormatForm {
   int code_max;             /* largest unsigned code */
   Dx scale, offset;         /* over DX_LEAF */
   int group;                /* elements that share scale and offset */
-  Dx step, unit; int span;  /* scale = unit * step: an integer of the group's (a leaf) and a float that `span` elements share, so that (code - bias) * step
-                               fits a byte as (code * step + bias * (times - step)) / by, at most `most`. step 0: there is none */
+  Dx step, unit; int span;  /* scale = unit * step: an integer of the group's (a leaf) and a float that `span` elements share. step 0: there is none.
+                               (code - bias) * step may fit a byte as (code * step + bias * (times - step)) / by, at most `most`; by 0: it does not */
   int times, by, most;
   int chunk;                /* elements laid out together in the planes */
   const char *facts;        /* of a layout: what the form was made for; NULL: of a format */

@@ -1,8 +1,13 @@
-/* A scale that is a float times a small integer (a super-block's scale and the 4 or 6 bits of each of its groups): where codes times that integer
-   still fit a byte, products of many rows take such bytes, and the float is applied once for all the groups that share it.
+/* A scale that is a float times a small integer (a super-block's scale and the 4 to 8 bits of each of its groups): sums of integers are multiplied with
+   that integer, and the float is applied once for all the groups that share it. Where codes times the integer still fit a byte, products of many rows
+   take such bytes out of their panel.
    In: a form with its scale; sums that a schedule wants over such bytes. Out: FormatForm.step and what goes with it, or step 0; vectors of sums. */
+#include <stdlib.h>
 #include "opt/emit.h"
 #include "opt/fmteval.h"
+
+/* Groups so short that scaling their sums is a large part of the work: a step spares them a product each where neighbours share an activation's group. */
+enum { SHORT_GROUP = 32 };
 
 /* The leaf of the fewest elements that is an integer factor of x; -1: there is none. */
 static int factor_of(const FormatForm *f, Dx x) {
@@ -37,6 +42,8 @@ static int fits(const ValueSet *code, const ValueSet *step, int64_t bias, int64_
   return (int)most;
 }
 
+static int64_t largest(const PackLeaf *l) { return MAX(llabs(l->lo), llabs(l->hi)); }
+
 /* Times that cost least where sums of activations are multiplied with it: nothing, a shift, a shift and a subtraction, a product. */
 static int cost_of(int64_t times) { return times < 2 ? 0 : !(times & (times - 1)) ? 1 : !(times & (times + 1)) ? 2 : 3; }
 
@@ -47,18 +54,20 @@ void format_find_step(FormatForm *f) {
   f->unit = without(f->dag, f->scale, slot);
   f->span = (int)format_shared_by(f, f->unit);
   if (format_has_leaf(f->dag, f->unit, slot) || f->span <= f->group || f->span % f->group) return;
+  const Dx leaf = dx_node(f->dag, (DxNode){.kind = DX_LEAF, .type = DT_INT, .ival = slot});
+  if (f->group < SHORT_GROUP && largest(&f->leaf[f->code]) * largest(&f->leaf[slot]) <= INT32_MAX / 127 / f->span) f->step = leaf;
   if (!format_values(f, f->code, &code) || !format_values(f, slot, &step)) return;
   for (int i = 0; i < code.n; i++) code.v[i] += f->bias;
   for (int by = 1; by <= 2; by++)
     for (int64_t times = 0; times * f->bias <= 255 * by && times <= 255; times++) {
       int most = fits(&code, &step, f->bias, times, by);
       if (most < 0 || cost_of(times) + by > best) continue;
-      if (f->step && cost_of(times) + by == best) continue;
+      if (f->by && cost_of(times) + by == best) continue;
       best = cost_of(times) + by;
       f->times = (int)times;
       f->by = by;
       f->most = most;
-      f->step = dx_node(f->dag, (DxNode){.kind = DX_LEAF, .type = DT_INT, .ival = slot});
+      f->step = leaf;
     }
 }
 
@@ -121,7 +130,7 @@ bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
   if (d->node[x].type != DT_INT || !dx_is_product(d, x, DX_WGT, &step, &sum)) return false;
   const DxNode w = d->node[step], add = d->node[sum];
   StepSum s = {.buf = (int)w.ival, .inner = sum};
-  if (w.op != WA_STEP || p->buf[s.buf].raw) return false;
+  if (w.op != WA_STEP || p->buf[s.buf].raw || !p->buf[s.buf].fmt->by) return false;
   for (int k = 0; k < 2 && add.kind == DX_OP && add.op == DXO_ADD; k++)
     if (summed_with_code(d, add.arg[k], s.buf)) s.inner = add.arg[k], s.add = add.arg[1 - k];
   if (!summed_with_code(d, s.inner, s.buf) || (s.add == 0) != (p->buf[s.buf].fmt->bias == 0) || (s.add && !is_bias_of(p, s.add, s.inner, s.buf))) return false;
@@ -130,24 +139,26 @@ bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
 }
 
 /* A panel keeps v = (code * step + bias * (times - step)) / by, so step * (isum(a * code) - bias * isum(a)) = by * isum(a * v) - times * bias * isum(a);
-   what the text adds is -bias * isum(a). */
-bool emit_steps(Emit *e, Dx x, Vals *out) {
+   what the text adds is -bias * isum(a). onto: sums that this one goes on, or NULL. */
+bool emit_steps(Emit *e, Dx x, const Vals *onto, Vals *out) {
   StepSum s;
   if (!e->s.steps || e->s.naive || !lower_sum_of_steps(e->p, x, &s) || !e->panel[s.buf].steps) return false;
   const FormatForm *f = e->p->buf[s.buf].fmt;
-  Vals add = {0}, sum;
-  if (s.add) {
-    Vals text = emit(e, s.add);
-    add = (Vals){text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
-    for (int k = 0; k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
+  Vals add = onto ? *onto : (Vals){0}, sum;
+  if (s.add) { /* once a row where lanes share it */
+    Vals text = emit(e, s.add), times = {text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
+    for (int k = 0; k < text.n; k++) times.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
+    if (onto) add = (Vals){e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
+    else add = times;
+    for (int k = 0; onto && k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_add, emit_pick(e, *onto, k, true), emit_pick(e, times, k, true));
   }
-  if (!emit_dot4(e, s.inner, s.add && f->by == 1 ? &add : NULL, &sum)) {
+  if (!emit_dot4(e, s.inner, add.n && f->by == 1 ? &add : NULL, &sum)) {
     emit_fail(e, err_new(ERR_UNSUPPORTED, "a sum of codes times steps does not lie in fours"));
     return false;
   }
   for (int k = 0; f->by == 2 && k < sum.n; k++) {
     sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], sum.v[k]);
-    if (s.add) sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], emit_pick(e, add, k, true));
+    if (add.n) sum.v[k] = ir_op2(&e->b, IR_add, sum.v[k], emit_pick(e, add, k, true));
   }
   *out = sum;
   return true;

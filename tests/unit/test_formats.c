@@ -8,7 +8,9 @@ static void form_text(const FormatForm *f, Str *out) {
   str_addf(out, "%s", f->decl->name);
   if (f->code < 0) { str_add(out, f->plain ? " plain" : " values"); return; }
   if (f->integer) str_addf(out, " group %d", f->group);
-  if (f->step) str_addf(out, " of %d, steps to %d", f->span, f->most);
+  if (f->step) str_addf(out, " of %d, ", f->span);
+  if (f->step && f->by) str_addf(out, "steps to %d", f->most);
+  else if (f->step) str_add(out, "steps apart");
   str_add(out, " planes");
   for (int i = 0; i < f->leaf[f->code].n_planes; i++) str_addf(out, " %d", f->leaf[f->code].plane_bits[i]);
   if (f->leaf[f->code].index) str_add(out, " numbered");
