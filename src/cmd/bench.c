@@ -180,6 +180,7 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(cmd_output_check(o->json));
   TRY(cmd_output_check(o->svg));
+  if (o->json && o->svg && !strcmp(o->json, "-") && !strcmp(o->svg, "-")) return err_new(ERR_USAGE, "--json and --svg -: one of them only goes to standard output");
   TRY(cmd_model_locate(a, name, &path));
   TRY(model_prepare(path, &options, &b.m));
   Err *e = check_context(o, b.m, wanted);

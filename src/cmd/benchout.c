@@ -85,6 +85,8 @@ static json_t *bench_json(const Bench *b) {
   return o;
 }
 
+static bool is_stdout(const char *path) { return path && !strcmp(path, "-"); }
+
 static Err *tell_json(const Bench *b) {
   json_t *o = bench_json(b);
   char *text = json_dumps(o, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
@@ -94,8 +96,8 @@ static Err *tell_json(const Bench *b) {
   str_addf(&s, "%s\n", text);
   free(text);
   Err *e = NULL;
-  if (strcmp(b->o->json, "-")) e = os_write_file(b->o->json, s.p, s.n);
-  else fputs(s.p, stdout);
+  if (is_stdout(b->o->json)) fputs(s.p, stdout);
+  else e = os_write_file(b->o->json, s.p, s.n);
   str_free(&s);
   return e;
 }
@@ -136,7 +138,9 @@ static Err *tell_svg(const Bench *b) {
   r.series[1] = arena_printf(a, "decode after %lld tokens", (long long)b->context);
   Str s = {0};
   cmd_roofline_svg(&r, &s);
-  Err *e = os_write_file(b->o->svg, s.p, s.n);
+  Err *e = NULL;
+  if (is_stdout(b->o->svg)) fputs(s.p, stdout);
+  else e = os_write_file(b->o->svg, s.p, s.n);
   str_free(&s);
   arena_free(a);
   return e;
@@ -170,6 +174,6 @@ static void tell_text(const Bench *b) {
 Err *cmd_bench_tell(const Bench *b) {
   if (b->o->svg) TRY(tell_svg(b));
   if (b->o->json) TRY(tell_json(b));
-  if (!b->o->json || strcmp(b->o->json, "-")) tell_text(b);
+  if (!is_stdout(b->o->json) && !is_stdout(b->o->svg)) tell_text(b);
   return NULL;
 }

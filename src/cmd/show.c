@@ -126,8 +126,9 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   TRY(file_weights_open(a, path, model_format_find, m, &w));
   if (o->json) print_json(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
   else print_text(a, w, o->all ? SIZE_MAX : ARRAY_SHOWN);
+  Err *e = file_weights_check(w);
   file_weights_close(w);
-  return NULL;
+  return e;
 }
 
 int cmd_show(int argc, char **argv) {

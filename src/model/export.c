@@ -335,8 +335,9 @@ Err *model_export_open(const char *path, const char *std_dir, ModelExport **out)
   e->m = model_new(&(ModelOptions){.std_dir = std_dir, .precision = "f32", .n_threads = 1});
   Err *err = export_all(e, path);
   if (err) {
+    bool of_texts = !e->m->module;
     model_export_close(&e->x);
-    return strncmp(err_text(err), path, strlen(path)) ? err_wrap(err, "%s", path) : err;
+    return of_texts || !strncmp(err_text(err), path, strlen(path)) ? err : err_wrap(err, "%s", path);
   }
   *out = &e->x;
   return NULL;

@@ -216,9 +216,10 @@ Err *model_prepare(const char *path, const ModelOptions *opt, Model **out) {
   if (!e) e = model_build_graph(m);
   if (m->weights) e = file_weights_explain(m->weights, e);
   m->times.open_ns = os_now_ns() - t0;
+  if (m->module) e = tell_path(e, path); /* else the texts are at fault, which told theirs */
   if (e) model_close(m);
   else *out = m;
-  return tell_path(e, path);
+  return e;
 }
 
 Err *model_load(Model *m) {

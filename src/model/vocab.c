@@ -118,15 +118,21 @@ static const char *folder_of(Arena *a, const Weights *w) {
 Err *model_vocab_open(const Weights *w, TextVocab **out) {
   Arena *a = arena_new("vocabulary");
   const char *folder = folder_of(a, w);
+  TextVocab *v = NULL;
   Err *e;
-  if (folder) e = text_vocab_open(folder, out);
+  if (folder) e = text_vocab_open(folder, &v);
   else {
     TextVocabSource src = {.bos = -1, .eos = -1, .unk = -1, .sep = -1, .add_bos = -1, .add_eos = -1, .add_space_prefix = -1};
     e = source_read(a, w, &src);
-    if (!e) e = text_vocab_new(&src, out);
+    if (!e) e = text_vocab_new(&src, &v);
   }
   arena_free(a);
-  return err_wrap(e, "vocabulary of %s", w->path);
+  Err *changed = file_weights_check(w); /* what was read of it is worth nothing then, and is the cause of e */
+  if (changed) err_free(e);
+  e = changed ? changed : err_wrap(e, "vocabulary of %s", w->path);
+  if (e) text_vocab_free(v);
+  else *out = v;
+  return e;
 }
 
 Err *model_vocab_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **out, int *n) {

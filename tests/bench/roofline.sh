@@ -12,6 +12,15 @@ is_json "operations are the model's: 2 for a weight and token" "$TEST_TMP/b.json
 is_json "kernels say where they come from" "$TEST_TMP/b.json" 'all(k["where"].startswith("llama.lum:") and k["seconds"] >= 0 for p in ("prefill", "decode") for k in o[p]["kernels"])'
 python3 tests/bench/svg.py "$TEST_TMP/b.svg" || n_bad=$((n_bad + 1))
 
+expect "a plot to standard output" 0 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg -
+cp "$out" "$TEST_TMP/o.svg"
+python3 tests/bench/svg.py "$TEST_TMP/o.svg" || n_bad=$((n_bad + 1))
+[ ! -e ./- ] && ok "no file of that name" || not_ok "no file of that name" "there is one"
+expect "a plot to standard output, figures to a file" 0 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg - --json "$TEST_TMP/o.json"
+is_json "both are whole" "$TEST_TMP/o.json" 'o["prefill"]["tokens"] == 8 and open("'"$out"'").read().rstrip().endswith("</svg>")'
+expect "both to standard output" 2 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg - --json
+has "is told" "$err" "one of them only goes to standard output"
+
 expect "decode after many tokens, few of them prompt" 0 "$LUMEN" bench $M -p 8 -g 2 -c 300 -b 2 -r 1 -t 1 --json
 is_json "counts" "$out" 'o["prefill"]["tokens"] == 16 and o["decode"]["tokens"] == 4 and o["decode"]["context"] == 300'
 is_json "attention reads all of them, for each sequence" "$out" '[k["bytes"] for k in o["decode"]["kernels"] if k["name"] == "attention"][0] > 300 * 2 * 32 * 2'

@@ -59,6 +59,11 @@ late 1 "$D/none: No such file" logits $M --ids tests/cli/early.ids --out "$D/non
 late 1 "$D/none: No such file" bench $M --svg "$D/none/x.svg"
 late 1 "$D/none: No such file" bench $M --json "$D/none/x.json"
 late 2 "is a folder" logits $M --ids tests/cli/early.ids --out "$D"
+# Texts that cannot be read are no fault of the model's.
+for c in "run $M hi" "bench $M" "show $M --plan" "convert tests/models/quantized/gptq-v1 $D/x.gguf"; do
+  expect "$c without its texts" 1 "$LUMEN" $c --std "$D/none"
+  has "names the folder first" "$err" "lumen ${c%% *}: $D/none: cannot open this folder of texts"
+done
 expect "convert into no folder" 1 "$LUMEN" convert $M "$D/none/x.gguf" --quant q8_0
 expect "convert to standard output" 2 "$LUMEN" convert $M - --quant q8_0
 has "is told" "$err" "not to standard output"

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "file/file.h"
 #include "model/model.h"
+#include "model/vocab.h"
 #include "text/text.h"
 #include "test.h"
 
@@ -100,6 +101,11 @@ static void shrinking(void) {
   }
 }
 
+static bool no_format(void *ctx, const char *type, int64_t gguf_id, FileFormat *out) {
+  (void)ctx, (void)type, (void)gguf_id, (void)out;
+  return false;
+}
+
 static void models(void) {
   Model *m = NULL;
   Seq *s = NULL;
@@ -112,6 +118,16 @@ static void models(void) {
     EXPECT(truncate(path, 200000) == 0);
     EXPECT_ERR(model_load(m), ERR_IO, "was changed while it was read");
     model_close(m);
+  }
+  TEST("a vocabulary whose file shrank before it was read") {
+    Weights *w;
+    TextVocab *vocab;
+    path = copy_of("tests/run/tiny.gguf", "tiny.gguf");
+    EXPECT_OK(file_weights_open(A, path, no_format, NULL, &w));
+    os_drop_file_pages(w->map[0].p, w->map[0].n_bytes);
+    EXPECT(truncate(path, PAGE) == 0);
+    EXPECT_ERR(model_vocab_open(w, &vocab), ERR_IO, "was changed while it was read");
+    file_weights_close(w);
   }
   TEST("embeddings that shrank while the model ran") {
     path = copy_of("tests/run/tiny.gguf", "tiny.gguf");
