@@ -50,6 +50,7 @@ typedef enum ErrKind {
 } ErrKind;
 Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
+Err *err_retype(Err *e, ErrKind from, ErrKind to);           /* from 0: whatever it was; NULL stays NULL */
 const char *err_text(const Err *e);
 ErrKind err_kind(const Err *e);
 void err_free(Err *e);                                       /* NULL is fine */
@@ -94,6 +95,7 @@ const char *os_input_name(const char *path);                       /* for errors
 Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);
+Err *os_look(const char *path, bool *there);                 /* where a file may be missing. Fails: it cannot be told (a folder that may not be searched), or a link to nothing */
 bool os_is_dir(const char *path);
 bool os_is_device(const char *path);                         /* there, and neither a regular file nor a folder */
 Err *os_make_dirs(const char *path);

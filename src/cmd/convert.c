@@ -79,7 +79,7 @@ static Err *check_keeps(Convert *c, const ConvertOpts *o) {
   for (int i = 0; i < o->keep.n; i++) {
     const char *eq = strrchr(o->keep.p[i], '=');
     if (!eq || eq == o->keep.p[i] || eq - o->keep.p[i] > 255) return err_new(ERR_USAGE, "--keep %s: expected GLOB=F", o->keep.p[i]);
-    if (eq[1]) TRY(err_wrap(form_of(c, eq + 1, &form), "--keep %s", o->keep.p[i]));
+    if (eq[1]) TRY(err_retype(err_wrap(form_of(c, eq + 1, &form), "--keep %s", o->keep.p[i]), ERR_NOT_FOUND, ERR_USAGE));
   }
   return NULL;
 }
@@ -356,7 +356,7 @@ static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, con
   int64_t t0 = os_now_ns();
   TRY(lang_std_load(c->a, o->std, &c->m));
   TRY(check_keeps(c, o));
-  if (o->quant) TRY(form_of(c, o->quant, &quant));
+  if (o->quant) TRY(err_retype(form_of(c, o->quant, &quant), ERR_NOT_FOUND, ERR_USAGE));
   TRY(cmd_model_locate(c->a, from, &path));
   Err *e = open_input(c, o, path, &file);
   if (!e) e = check_output(c, to);

@@ -43,6 +43,10 @@ int cmd_fail(const char *command, Err *e) {
   return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
 }
 
+Err *cmd_fault_of_data(Err *e) { return err_retype(e, ERR_USAGE, ERR_FORMAT); }
+
+Err *cmd_fault_of_usage(Err *e) { return err_retype(e, 0, ERR_USAGE); }
+
 int cmd_misused(const char *command, const char *fmt, ...) {
   fprintf(stderr, "lumen %s: ", command);
   va_list ap;
@@ -129,9 +133,10 @@ int main(int argc, char **argv) {
   bool helped;
   Err *e = take_trace(&argc, argv, &helped);
   if (e) {
+    bool misused = err_kind(e) == ERR_USAGE; /* else the file for it cannot be opened */
     fprintf(stderr, "lumen: %s\n", err_text(e));
     err_free(e);
-    return CMD_USAGE;
+    return misused ? CMD_USAGE : CMD_FAILED;
   }
   int code = helped && argc < 2 ? CMD_OK : run_command(argc, argv);
   if (fflush(stdout) || ferror(stdout)) {

@@ -51,7 +51,7 @@ expect "tokenize an empty text" 0 "$LUMEN" tokenize "$m" --json ''
 same "has no ids" '[]'
 printf '"he"\n"\\u00e9"\n' > "$TEST_TMP/in"
 printf '"he"\n7\n"he"\n' > "$TEST_TMP/bad"
-expect "tokenize --lines with a bad line" 2 sh -c '"$1" tokenize "$2" --lines < "$3" 2>"$4"' sh "$LUMEN" "$m" "$TEST_TMP/bad" "$TEST_TMP/told"
+expect "tokenize --lines with a bad line" 1 sh -c '"$1" tokenize "$2" --lines < "$3" 2>"$4"' sh "$LUMEN" "$m" "$TEST_TMP/bad" "$TEST_TMP/told"
 same "prints the good ones before it" '[256]'
 expect "and tells which is bad" 0 grep -q 'line 2' "$TEST_TMP/told"
 expect "tokenize --lines" 0 sh -c '"$1" tokenize "$2" --lines < "$3"' sh "$LUMEN" "$m" "$TEST_TMP/in"
@@ -112,7 +112,8 @@ expect "tokenize --tokenizer with a model file" 0 "$LUMEN" tokenize --tokenizer 
 same "gives the model's ids" '[116, 256, 32, 259]'
 expect "detokenize --tokenizer with one" 0 sh -c 'echo 116 256 | "$1" detokenize --tokenizer "$2"' sh "$LUMEN" "$m"
 same "gives the text" 'the'
-printf 'YQ== 0\nYg== 1\n' > "$TEST_TMP/x.tiktoken"
+python3 -c 'import base64
+for i in range(256): print(base64.b64encode(bytes([i])).decode(), i)' > "$TEST_TMP/x.tiktoken"
 cp "$TEST_TMP/x.tiktoken" "$TEST_TMP/cl100k_base.tiktoken"
 expect "a file of ranks whose name says nothing" 0 "$LUMEN" tokenize --tokenizer "$TEST_TMP/x.tiktoken" ab
 has "the rule that was taken is told, and how to choose" "$err" "lumen tokenize: $TEST_TMP/x.tiktoken: ranks only, and its name does not say how text is split: taken as llama3; a name with o200k, cl100k, llama3, qwen, r50k, p50k, gpt2 or kimi in it chooses"
