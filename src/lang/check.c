@@ -214,7 +214,7 @@ static void check_rules(Check *c, const RulesDecl *r) {
   if (star && strchr(star + 1, '*')) lang_diag(c->x, r->loc, "\"%s\": more than one *", r->key);
   if (star && (star < r->key + 2 || star[-1] != '.' || (star[1] && star[1] != '.'))) lang_diag(c->x, r->loc, "\"%s\": * is a whole name here, not the first", r->key);
   for (int i = 0; i < r->n_forms; i++)
-    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not class: of which class a weight is, nobody here knows");
+    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rule_name(r->form[i].kind), lang_rule_name(r->form[i].kind));
 }
 
 static void check_layout_text(Check *c, LayoutDecl *l) {
