@@ -163,7 +163,7 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   fputs(grammar_warnings(g), stderr);
   if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
   Err *e = o->tokenizer ? cmd_tokenizer_open(a, o->tokenizer, &w, &v) : NULL;
-  cmd_vocab_tell("grammar", v);
+  cmd_vocab_tell(v);
   if (!e && v) {
     start = os_thread_cpu_ns();
     e = grammar_vocab_new_with(v, reply ? cmd_keeps_marker : NULL, reply, &gv);
