@@ -50,6 +50,7 @@ typedef enum ErrKind {
 } ErrKind;
 Err *err_new(ErrKind kind, const char *fmt, ...) __attribute__((format(printf, 2, 3), returns_nonnull));
 Err *err_wrap(Err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* "context: old text"; NULL stays NULL */
+Err *err_retype(Err *e, ErrKind from, ErrKind to);           /* from 0: whatever it was; NULL stays NULL */
 const char *err_text(const Err *e);
 ErrKind err_kind(const Err *e);
 void err_free(Err *e);                                       /* NULL is fine */

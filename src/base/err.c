@@ -42,6 +42,11 @@ Err *err_wrap(Err *e, const char *fmt, ...) {
   return e;
 }
 
+Err *err_retype(Err *e, ErrKind from, ErrKind to) {
+  if (e && (!from || e->kind == from)) e->kind = to;
+  return e;
+}
+
 const char *err_text(const Err *e) { return e->text.p ? e->text.p : ""; }
 ErrKind err_kind(const Err *e) { return e->kind; }
 

@@ -163,11 +163,15 @@ static Err *measure(Bench *b, int64_t warm_ns) {
 }
 
 /* ---- the command ---- */
+static Err *too_long(const BenchOpts *o, int64_t wanted, const char *but, int64_t most) {
+  return err_new(ERR_USAGE, "%lld tokens a sequence (--prompt %lld, --context %lld, --generate %lld), but %s %lld", (long long)wanted, (long long)o->prompt, (long long)o->context, (long long)o->generate, but, (long long)most);
+}
+
 /* What the model was made for, by its files: refused before its weights are read or anything is compiled. */
 static Err *check_context(const BenchOpts *o, const Model *m, int64_t wanted) {
   int64_t own = model_made_for(m);
   if (!own || wanted <= own) return NULL;
-  return err_new(ERR_USAGE, "%lld tokens a sequence (--prompt %lld, --context %lld, --generate %lld), but the model was made for %lld", (long long)wanted, (long long)o->prompt, (long long)o->context, (long long)o->generate, (long long)own);
+  return too_long(o, wanted, "the model was made for", own);
 }
 
 static Err *check_outputs(const BenchOpts *o) {
@@ -184,6 +188,7 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   const char *path;
   b.context = o->context ? o->context : o->prompt;
   int64_t wanted = MAX(o->prompt, b.context + o->generate);
+  if (wanted > MODEL_MAX_CONTEXT) return too_long(o, wanted, "the most is", MODEL_MAX_CONTEXT);
   options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
   TRY(check_outputs(o));
   TRY(cmd_model_locate(a, name, &path));

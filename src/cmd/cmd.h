@@ -26,6 +26,8 @@ extern const int cmd_n;
 /* main.c */
 const Command *cmd_find(const char *name);                   /* NULL if there is none */
 int cmd_fail(const char *command, Err *e);                   /* prints "lumen COMMAND: text", frees e -> the exit code its kind has */
+Err *cmd_fault_of_data(Err *e);                              /* the command line is right, what a file or standard input holds is not: CMD_FAILED */
+Err *cmd_fault_of_usage(Err *e);                             /* a word of the command line is wrong: CMD_USAGE */
 int cmd_misused(const char *command, const char *fmt, ...)   /* prints the fault and the usage line -> CMD_USAGE */
     __attribute__((format(printf, 2, 3)));
 void cmd_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* a line on standard error that begins as cmd_fail's */
@@ -56,6 +58,7 @@ Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
 void cmd_vocab_tell(const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
 /* What --tokenizer names: a tokenizer file, a folder with one, or a model file; of that *w is the view, to be closed after the vocabulary. */
 Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out);
+void cmd_relaxed_tell(const char *lines); /* what GRAMMAR_RELAX left out, a line each; NULL is fine */
 /* grammar.c: from files that the user names, as os_read_input. */
 Err *cmd_gbnf_read(const char *path, Grammar **out);
 Err *cmd_schema_read(const char *path, unsigned flags, Grammar **out);

@@ -11,16 +11,16 @@
 
 #define CONVERT_ROWS(X, T)                                                                                                  \
   X(T, quant, 0, STR, "F", NULL, 0, 0, "the format of tensors of two or more dimensions, as its text calls it; without it they stay as they are")               \
-  X(T, keep, 0, LIST, "GLOB=F", NULL, 0, 0, "tensors whose name fits GLOB get F instead; `GLOB=` leaves them as they are; the first that fits counts") \
+  X(T, keep, 0, LIST, "GLOB=F", NULL, 0, 0, "tensors of two or more dimensions whose name fits GLOB get F instead; `GLOB=` leaves them as they are; the first that fits counts") \
   X(T, threads, 't', INT, "N", "0", 0, 1024, "threads; 0: as many as this process may use")                                   \
   X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress bar")                                                                   \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats")
 OPT_DEFINE(ConvertOpts, CONVERT_ROWS)
-enum { PIECE_ELEMS = 1 << 17, MAX_FORMATS = 64 };
+enum { PIECE_ELEMS = 1 << 17, MAX_FORMATS = 64, LOOK_ELEMS = 4096 };
 
 /* row: row r of what is written is row row[r] of what is read; NULL: as they come. in == out: bytes are copied. fixed: stays as it is, whatever is asked.
-   parts: several tensors of the folder hold it, and rows are asked for; else NULL. */
-typedef struct Recode { const FileTensor *from; const int32_t *row; bool fixed; const ExportTensor *parts; FormatForm *in, *out; const Kern *decode, *encode; } Recode;
+   look: decodes what was written. parts: several tensors of the folder hold it, and rows are asked for; else NULL. */
+typedef struct Recode { const FileTensor *from; const int32_t *row; bool fixed; const ExportTensor *parts; FormatForm *in, *out; const Kern *decode, *encode, *look; } Recode;
 typedef struct Convert {
   Arena *a; Module *m; Kerns *kerns; DevPool *pool;
   FormatForm *form[MAX_FORMATS]; int n_forms;
@@ -28,12 +28,14 @@ typedef struct Convert {
   const Weights *in; ModelExport *folder;   /* folder: NULL where the input is a GGUF file */
   int n_whole;                    /* tensors whose rows are not whole blocks of --quant */
   bool *keep_used;                /* of each --keep: a tensor got its format by it */
-  int64_t scratch_bytes, tile_bytes; /* of a thread: to encode, to decode what several tensors hold */
+  int64_t scratch_bytes, tile_bytes, look_bytes; /* of a thread: to encode, to decode what several tensors hold and what was written */
   uint8_t *scratch, *buffer;
   int64_t done_bytes, all_bytes; int64_t drawn_ns;
   bool bar;
   /* the window at work */
   const Recode *now; int64_t first, n_pieces, piece, end; DevClaim claim;
+  _Atomic int64_t n_odd, n_lost, first_lost; /* weights that are not finite; finite ones that became so, and where the first is */
+  const Recode *odd, *odd_last; int64_t n_odds; int n_odd_tensors; /* in all: the first tensor and the last, weights, tensors */
 } Convert;
 
 static Err *form_of(Convert *c, const char *name, FormatForm **out) {
@@ -47,6 +49,8 @@ static Err *form_of(Convert *c, const char *name, FormatForm **out) {
 /* ---- which tensor becomes what ------------------------------------------------------------------------------------- */
 static const char *wanted(Convert *c, const ConvertOpts *o, const Recode *r, bool *by_name) {
   const FileTensor *t = r->from;
+  *by_name = false;
+  if (!r->parts && (t->n_dims < 2 || r->fixed)) return t->format; /* norms and biases, which everybody reads as the floats they are */
   *by_name = true;
   for (int i = 0; i < o->keep.n; i++) {
     const char *eq = strrchr(o->keep.p[i], '=');
@@ -59,7 +63,7 @@ static const char *wanted(Convert *c, const ConvertOpts *o, const Recode *r, boo
   }
   *by_name = false;
   if (r->parts) return o->quant;
-  return o->quant && t->n_dims >= 2 && !r->fixed ? o->quant : t->format;
+  return o->quant ? o->quant : t->format;
 }
 
 static Err *check_keeps(Convert *c, const ConvertOpts *o) {
@@ -67,7 +71,7 @@ static Err *check_keeps(Convert *c, const ConvertOpts *o) {
   for (int i = 0; i < o->keep.n; i++) {
     const char *eq = strrchr(o->keep.p[i], '=');
     if (!eq || eq == o->keep.p[i] || eq - o->keep.p[i] > 255) return err_new(ERR_USAGE, "--keep %s: expected GLOB=F", o->keep.p[i]);
-    if (eq[1]) TRY(err_wrap(form_of(c, eq + 1, &form), "--keep %s", o->keep.p[i]));
+    if (eq[1]) TRY(err_retype(err_wrap(form_of(c, eq + 1, &form), "--keep %s", o->keep.p[i]), ERR_NOT_FOUND, ERR_USAGE));
   }
   return NULL;
 }
@@ -77,6 +81,8 @@ static Err *plan_kernels(Convert *c, Recode *r) {
   if (r->in == r->out) return NULL;
   if (r->in) TRY(kern_decode(c->kerns, r->in, &r->decode));
   TRY(kern_encode(c->kerns, c->m, r->out, &r->encode));
+  TRY(kern_decode(c->kerns, r->out, &r->look));
+  c->look_bytes = MAX(c->look_bytes, ROUND_UP(MAX(r->out->decl->block, (int64_t)LOOK_ELEMS) * 4 + 64, 64));
   c->scratch_bytes = MAX(c->scratch_bytes, ROUND_UP(r->encode->scratch_bytes + 64 + (int64_t)kern_blocks_bytes(r->out), 64));
   if (r->parts) c->tile_bytes = MAX(c->tile_bytes, ROUND_UP((int64_t)model_export_tile_bytes(r->parts), 64));
   return NULL;
@@ -132,21 +138,57 @@ static void decode_piece(const Recode *r, int64_t first, int64_t n, float *x) {
   }
 }
 
-static int64_t thread_bytes(const Convert *c) { return c->scratch_bytes + c->tile_bytes + ROUND_UP(c->piece * 4, 64); }
+static bool is_odd(float x) { return (f32_to_bits(x) & 0x7f800000) == 0x7f800000; }
+
+/* Fast where there are none, which is nearly everywhere: 64 at a time, in a loop that compilers make of vector instructions. */
+static int64_t count_odd(const float *x, int64_t n) {
+  enum { LANES = 64 };
+  int64_t k = 0, at = 0;
+  for (; at + LANES <= n; at += LANES) {
+    uint32_t bits[LANES], some = 0;
+    memcpy(bits, x + at, sizeof bits);
+    for (int i = 0; i < LANES; i++) some |= (bits[i] & 0x7f800000) + 0x00800000; /* the sign's bit, of an exponent of ones alone */
+    for (int i = 0; i < LANES && some >> 31; i++) k += is_odd(x[at + i]);
+  }
+  for (; at < n; at++) k += is_odd(x[at]);
+  return k;
+}
+
+/* Weights x are written as blocks: what is not finite in them, and what is no longer. at: of x[0] in the tensor; y: room for LOOK_ELEMS, at least a block. */
+static void look(Convert *c, const Recode *r, const float *x, int64_t n, const uint8_t *blocks, int64_t at, float *y) {
+  int64_t block = r->out->decl->block, step = MAX(LOOK_ELEMS / block, (int64_t)1), n_odd = count_odd(x, n), n_lost = 0, first = INT64_MAX;
+  for (int64_t b = 0; b < n / block; b += step) {
+    int64_t now = MIN(step, n / block - b);
+    kern_decode_blocks(r->look, r->out, blocks + b * r->out->decl->n_bytes, now, y);
+    if (!count_odd(y, now * block)) continue;
+    for (int64_t i = 0; i < now * block; i++) {
+      if (!is_odd(y[i]) || is_odd(x[b * block + i])) continue;
+      if (!n_lost++) first = at + b * block + i;
+    }
+  }
+  if (n_odd) atomic_fetch_add(&c->n_odd, n_odd);
+  if (!n_lost) return;
+  atomic_fetch_add(&c->n_lost, n_lost);
+  for (int64_t old = atomic_load(&c->first_lost); first < old && !atomic_compare_exchange_weak(&c->first_lost, &old, first);) continue;
+}
+
+static int64_t thread_bytes(const Convert *c) { return c->scratch_bytes + c->tile_bytes + c->look_bytes + ROUND_UP(c->piece * 4, 64); }
 
 static void recode_thread(void *ctx, int thread, int n_threads) {
   Convert *c = ctx;
   const Recode *r = c->now;
   int64_t a, b, out_block = r->out->decl->block, out_bytes = r->out->decl->n_bytes;
-  uint8_t *scratch = c->scratch + thread * thread_bytes(c), *tile = scratch + c->scratch_bytes;
-  float *x = (float *)(void *)(tile + c->tile_bytes);
+  uint8_t *scratch = c->scratch + thread * thread_bytes(c), *tile = scratch + c->scratch_bytes, *to;
+  float *y = (float *)(void *)(tile + c->tile_bytes), *x = (float *)(void *)(tile + c->tile_bytes + c->look_bytes);
   (void)n_threads;
   while (dev_claim(&c->claim, 1, c->n_pieces, &a, &b)) {
     int64_t first = c->first + a * c->piece, n = MIN(c->piece, c->end - first);
     int64_t K = r->from->dim[r->from->n_dims - 1];
     if (r->parts) model_export_rows(r->parts, first / K, n / K, tile, x);
     else decode_piece(r, first, n, x);
-    kern_encode_blocks(r->encode, r->out, x, n / out_block, c->buffer + a * (c->piece / out_block * out_bytes), scratch);
+    to = c->buffer + a * (c->piece / out_block * out_bytes);
+    kern_encode_blocks(r->encode, r->out, x, n / out_block, to, scratch);
+    look(c, r, x, n, to, first, y);
   }
 }
 
@@ -189,6 +231,19 @@ static size_t bytes_under(const Recode *r, int64_t n) {
   return (size_t)(n / r->in->decl->block * r->in->decl->n_bytes);
 }
 
+/* Of a window: weights that the format cannot hold are an error, others that are no numbers are told at the end. */
+static Err *looked(Convert *c, const Recode *r) {
+  int64_t n = atomic_exchange(&c->n_odd, 0), at = atomic_load(&c->first_lost);
+  if (n && !c->odd) c->odd = r;
+  if (n && c->odd_last != r) c->n_odd_tensors++;
+  if (n) c->odd_last = r;
+  c->n_odds += n;
+  if (!atomic_load(&c->n_lost)) return NULL;
+  int64_t K = r->from->dim[r->from->n_dims - 1];
+  return err_new(ERR_FORMAT, "tensor %s: %lld finite weight%s, first number %lld of row %lld, would be infinite or no number in %s; --keep '%s=F' names another format for it", r->from->name,
+                 (long long)c->n_lost, c->n_lost == 1 ? "" : "s", (long long)(at % K), (long long)(at / K), r->out->decl->name, r->from->name);
+}
+
 static Err *recode_tensor(Convert *c, FileWriter *w, const Recode *r) {
   const FileTensor *t = r->from;
   int64_t in_block = r->parts ? t->dim[t->n_dims - 1] * PACK_ROWS : r->in->decl->block, out_block = r->out->decl->block;
@@ -206,7 +261,9 @@ static Err *recode_tensor(Convert *c, FileWriter *w, const Recode *r) {
     c->end = MIN(c->first + window, t->n_elems);
     c->n_pieces = (c->end - c->first + c->piece - 1) / c->piece;
     atomic_store(&c->claim.next, 0);
+    atomic_store(&c->first_lost, INT64_MAX);
     dev_pool_run(c->pool, recode_thread, c);
+    TRY(looked(c, r));
     TRY(file_gguf_append(w, c->buffer, (size_t)((c->end - c->first) / out_block * r->out->decl->n_bytes)));
     TRY(advance(c, r, bytes_under(r, c->first), bytes_under(r, c->end) - bytes_under(r, c->first)));
   }
@@ -269,6 +326,9 @@ static Err *check_output(const char *to) {
 
 static void tell(const Convert *c, const ConvertOpts *o, const char *to, int64_t t_ns) {
   double out_bytes = 0, s = (double)t_ns * 1e-9;
+  if (c->odd)
+    cmd_tell("%lld weight%s of %d tensor%s, first of %s, %s not finite in %s", (long long)c->n_odds, c->n_odds == 1 ? "" : "s", c->n_odd_tensors,
+            c->n_odd_tensors == 1 ? "" : "s", c->odd->from->name, c->n_odds == 1 ? "is" : "are", c->in->path);
   if (o->quiet) return;
   for (int i = 0; i < c->n_tensors; i++) out_bytes += (double)c->file_out[i].n_bytes;
   if (c->folder) cmd_unused_tell(c->in->path, c->folder->left_out, c->folder->n_left_out);
@@ -285,7 +345,7 @@ static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, con
   TRY(lang_std_load(c->a, o->std, &c->m));
   TRY(check_output(to));
   TRY(check_keeps(c, o));
-  if (o->quant) TRY(form_of(c, o->quant, &quant));
+  if (o->quant) TRY(err_retype(form_of(c, o->quant, &quant), ERR_NOT_FOUND, ERR_USAGE));
   TRY(cmd_model_locate(c->a, from, &path));
   Err *e = open_input(c, o, path, &file);
   if (!e) e = check_output(to);

@@ -39,8 +39,8 @@ static Err *decode(Arena *a, const DecodeOpts *o, Str *in) {
   const Target *t = o->target ? gen_target_find(o->target) : NULL;
   if (o->target && !t) return err_new(ERR_USAGE, "--target %s: no such target", o->target);
   TRY(lang_std_load(a, o->std, &m));
-  TRY(cmd_format_find(a, m, o->format, &f));
-  TRY(os_read_all(stdin, MAX_INPUT_BYTES, in));
+  TRY(err_retype(cmd_format_find(a, m, o->format, &f), ERR_NOT_FOUND, ERR_USAGE));
+  TRY(err_wrap(os_read_all(stdin, MAX_INPUT_BYTES, in), "standard input"));
   if (in->n % (size_t)f->decl->n_bytes) return err_new(ERR_FORMAT, "standard input: %zu bytes, expected whole blocks of %lld", in->n, (long long)f->decl->n_bytes);
   TRY(kern_set_new(t, false, &ks));
   Err *e = kern_decode(ks, f, &k);

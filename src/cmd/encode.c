@@ -38,8 +38,8 @@ static Err *encode(Arena *a, const EncodeOpts *o, Str *in) {
   const Target *t = o->target ? gen_target_find(o->target) : NULL;
   if (o->target && !t) return err_new(ERR_USAGE, "--target %s: no such target", o->target);
   TRY(lang_std_load(a, o->std, &m));
-  TRY(cmd_format_find(a, m, o->format, &f));
-  TRY(os_read_all(stdin, MAX_INPUT_BYTES, in));
+  TRY(err_retype(cmd_format_find(a, m, o->format, &f), ERR_NOT_FOUND, ERR_USAGE));
+  TRY(err_wrap(os_read_all(stdin, MAX_INPUT_BYTES, in), "standard input"));
   if (in->n % (size_t)(4 * f->decl->block)) return err_new(ERR_FORMAT, "standard input: %zu bytes, expected f32 for whole blocks of %lld", in->n, (long long)f->decl->block);
   TRY(kern_set_new(t, false, &ks));
   Err *e = kern_encode(ks, m, f, &k);

@@ -39,7 +39,7 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", os_input_name(o->tools));
   Str told = {0};
   if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
-  if (told.n) fputs(told.p, stderr);
+  cmd_relaxed_tell(told.p);
   str_free(&told);
   if (!e) *reply = text_reply_new(chat->syntax, chat->reason, &(TextReplyOptions){.tools = tools}); /* asked for its markers only */
   str_free(&text);
@@ -65,7 +65,7 @@ Err *cmd_schema_read(const char *path, unsigned flags, Grammar **out) {
 }
 
 static Err *compile(const GrammarOpts *o, Grammar **out) {
-  if (o->regex) return grammar_from_regex(o->regex, strlen(o->regex), out);
+  if (o->regex) return cmd_fault_of_usage(err_wrap(grammar_from_regex(o->regex, strlen(o->regex), out), "--regex"));
   if (o->gbnf) return cmd_gbnf_read(o->gbnf, out);
   return cmd_schema_read(o->schema, (o->as_generated ? 0 : GRAMMAR_ANY_ORDER) | (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0), out);
 }
@@ -124,17 +124,19 @@ static void bench_print(Times *t, double vocab_ms) {
 
 static Err *each_line(Arena *a, const GrammarOpts *o, GrammarMatcher *m, const TextVocab *v, const GrammarVocab *gv, Times *t) {
   Str in = {0};
-  Err *e = os_read_all(stdin, INPUT_MAX, &in);
+  Err *e = err_wrap(os_read_all(stdin, INPUT_MAX, &in), "standard input");
+  int line = 0;
   for (size_t at = 0; !e && at < in.n;) {
     const char *p = in.p + at, *nl = memchr(p, '\n', in.n - at);
     size_t n = nl ? (size_t)(nl - p) : in.n - at;
     bool ok;
     at += n + 1;
+    line++;
     while (n && (p[n - 1] == '\r' || (o->schema && (p[n - 1] == ' ' || p[n - 1] == '\t')))) n--;
     while (o->schema && n && (*p == ' ' || *p == '\t')) { p++; n--; }
     json_t *text = NULL;
-    if (o->template) e = json_parse_text(p, n, n + 1, "a text", &text);
-    if (!e && text && !json_is_string(text)) e = err_new(ERR_FORMAT, "a text: expected a JSON string");
+    if (o->template) e = err_wrap(json_parse_text(p, n, n + 1, "a JSON string", &text), "standard input, line %d", line);
+    if (!e && text && !json_is_string(text)) e = err_new(ERR_FORMAT, "standard input, line %d: expected a JSON string", line);
     if (!e && text) p = json_string_value(text), n = json_string_length(text);
     if (!e) e = test_text(m, p, n, &ok);
     if (!e && o->test) puts(ok ? "accept" : "reject");
@@ -145,12 +147,21 @@ static Err *each_line(Arena *a, const GrammarOpts *o, GrammarMatcher *m, const T
   return e;
 }
 
-static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
+static Err *options_check(const GrammarOpts *o, const OptRest *rest) {
   if (rest->n_args) return err_new(ERR_USAGE, "takes no operand, got \"%s\"", rest->arg[0]);
   if (!!o->schema + !!o->gbnf + !!o->regex + !!o->template != 1) return err_new(ERR_USAGE, "takes one of --schema, --gbnf, --regex and --template");
   if (!o->template != !o->tools) return err_new(ERR_USAGE, "--template and --tools go together");
   if (o->mask_bench != (o->tokenizer != NULL)) return err_new(ERR_USAGE, "--mask-bench and --tokenizer go together");
   if (rest->stdin_by && (o->test || o->mask_bench)) return err_new(ERR_USAGE, "%s -: standard input holds the texts", rest->stdin_by);
+  if (o->test && o->mask_bench) return err_new(ERR_USAGE, "--test and --mask-bench: one of them");
+  if (!o->template && (o->answer || o->one_call)) return err_new(ERR_USAGE, "--%s goes with --template", o->answer ? "answer" : "one-call");
+  if (!o->schema && o->as_generated) return err_new(ERR_USAGE, "--as-generated goes with --schema");
+  if ((o->gbnf || o->regex) && (o->compact || o->relax)) return err_new(ERR_USAGE, "--%s goes with --schema and --template", o->compact ? "compact" : "relax");
+  return NULL;
+}
+
+static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
+  TRY(options_check(o, rest));
   Grammar *g = NULL;
   TextVocab *v = NULL;
   GrammarVocab *gv = NULL;
@@ -158,10 +169,10 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   Weights *w = NULL;
   Times t = {0};
   int64_t start = os_thread_cpu_ns();
-  TRY(o->template ? calls_compile(a, o, &g, &reply) : compile(o, &g));
+  TRY(o->template ? cmd_fault_of_data(calls_compile(a, o, &g, &reply)) : compile(o, &g));
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
-  fputs(grammar_warnings(g), stderr);
-  if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
+  cmd_relaxed_tell(grammar_warnings(g));
+  if (grammar_is_empty(g)) cmd_tell("nothing satisfies this");
   Err *e = o->tokenizer ? cmd_tokenizer_open(a, o->tokenizer, &w, &v) : NULL;
   cmd_vocab_tell(v);
   if (!e && v) {

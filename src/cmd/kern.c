@@ -110,6 +110,25 @@ static Err *check_shape(Job *j, const KernCall *call, bool must_fit, Check *c) {
   return NULL;
 }
 
+/* Whether something can be indexed by the values that were given, in the shape that a call has now. */
+static Err *values_fit(Job *j, const KernCall *call) {
+  KernSpec *spec;
+  KernData *d;
+  TRY(kern_call_build(j->arena, j->module, call, j->o->precision, &spec));
+  TRY(kern_data_new(spec, 1, &d));
+  kern_data_free(d);
+  return NULL;
+}
+
+/* A shape of ours: with the values of the given one where they fit into it too, else with those that do. */
+static Err *check_resized(Job *j, KernCall *call, Check *c) {
+  Err *e = values_fit(j, call);
+  if (e && err_kind(e) != ERR_USAGE) return e;
+  for (int i = 0; i < call->n_items && e; i++) call->item[i].last = -1;
+  err_free(e);
+  return check_shape(j, call, true, c);
+}
+
 /* The shape as given where the interpreter can run it in time, then small odd numbers of rows, and of rows of weights. */
 static Err *check_shapes(Job *j, Check *c) {
   static const int64_t rows[] = {1, 2, 3, 5, 13}, weight_rows[] = {31, 1, 15, 16, 17};
@@ -118,15 +137,19 @@ static Err *check_shapes(Job *j, Check *c) {
   bool open = false, resized = false;
   for (int i = 0; i < j->spec->tp->n_syms; i++) open |= j->spec->sym[i] < 1;
   if (!open) TRY(check_shape(j, &j->call, false, c));
-  for (size_t r = 0; r < COUNT_OF(rows); r++) {
+  bool fits = !open;
+  Err *e = NULL, *why = NULL;
+  for (size_t r = 0; r < COUNT_OF(rows) && !e; r++) {
     KernCall call = j->call;
-    for (int i = 0; i < n; i++) {
-      if (dim[i].is_rows) resized |= kern_call_resize(j->module, &call, dim[i].name, rows[r]);
-      if (dim[i].is_weight_row && !dim[i].is_weight_k) resized |= kern_call_resize(j->module, &call, dim[i].name, weight_rows[r]);
-    }
+    for (int i = 0; i < n; i++) if (dim[i].is_rows) resized |= kern_call_resize(j->module, &call, dim[i].name, rows[r]);
     for (int i = 0; i < call.n_items; i++) if (call.item[i].last >= 0) call.item[i].last = MAX(call.item[i].last, call.item[i].dim[0] - 1);
-    if (resized) TRY(check_shape(j, &call, true, c));
+    if (!fits) err_free(why), why = values_fit(j, &call), fits = !why;
+    for (int i = 0; i < n; i++) if (dim[i].is_weight_row && !dim[i].is_weight_k) resized |= kern_call_resize(j->module, &call, dim[i].name, weight_rows[r]);
+    if (resized) e = check_resized(j, &call, c);
   }
+  if (!e && !fits) return why;                               /* with no number of rows the given values stay inside */
+  err_free(why);
+  TRY(e);
   return c->n_shapes ? NULL : err_new(ERR_UNSUPPORTED, "--check: this many multiply-adds would take the interpreter too long");
 }
 

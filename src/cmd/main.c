@@ -80,6 +80,10 @@ int cmd_fail(const char *name, Err *e) {
   return kind == ERR_USAGE ? CMD_USAGE : kind == ERR_CANCELLED ? CMD_INTERRUPTED : CMD_FAILED;
 }
 
+Err *cmd_fault_of_data(Err *e) { return err_retype(e, ERR_USAGE, ERR_FORMAT); }
+
+Err *cmd_fault_of_usage(Err *e) { return err_retype(e, 0, ERR_USAGE); }
+
 int cmd_misused(const char *name, const char *fmt, ...) {
   Str s = {0};
   va_list ap;

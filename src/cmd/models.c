@@ -1,5 +1,6 @@
 /* How a command that runs a model opens it. In: MODEL as the user names it. Out: an open model. A model of the registry that is not here is
    fetched first: "the first answer" needs one command. */
+#include <string.h>
 #include "cmd/cmd.h"
 
 static Err *locate(Arena *a, const char *model, const char **path) {
@@ -23,6 +24,13 @@ Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
 
 void cmd_unused_tell(const char *model, const char *const *name, int n) {
   if (n) cmd_tell("%s: %d tensor%s not used, as the model's text does not name %s: %s%s", model, n, n == 1 ? " is" : "s are", n == 1 ? "it" : "them", name[0], n == 1 ? "" : ", ..");
+}
+
+void cmd_relaxed_tell(const char *lines) {
+  for (size_t n; lines && *lines; lines += n + (lines[n] != 0)) {
+    n = strcspn(lines, "\n");
+    if (n) cmd_tell("not enforced: %.*s", (int)n, lines);
+  }
 }
 
 Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options, Model **out) {

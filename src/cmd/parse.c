@@ -23,7 +23,7 @@ int cmd_parse(int argc, char **argv) {
     else {
       TextParseOptions t = {.template_path = o.template, .tools_path = o.tools, .prefix = o.prefix, .message = o.json, .eager = o.eager, .keep_unknown = o.keep_unknown, .cut = o.cut};
       Err *e = text_cmd_parse(&t, stdin, stdout);
-      if (e) code = cmd_fail("parse", e);
+      if (e) cmd_fail("parse", e), code = CMD_FAILED;
     }
   }
   arena_free(a);

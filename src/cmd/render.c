@@ -50,7 +50,7 @@ int cmd_render(int argc, char **argv) {
       TextRenderOptions t = {.template_path = o.template, .request_path = o.request, .context_path = o.context};
       Err *e = o.template ? text_cmd_render(&t, stdout) : render_model(a, rest.arg[0], o.messages);
       /* A template that refuses the conversation gives ERR_USAGE; the command line was right. */
-      if (e) code = cmd_fail("render", e);
+      if (e) cmd_fail("render", e), code = CMD_FAILED;
     }
   }
   arena_free(a);

@@ -44,9 +44,10 @@ static Err *prompt_find(const OptRest *rest, bool *chat) {
 }
 
 /* The operands behind MODEL, joined by blanks, after what is piped in. */
-static Err *prompt_get(const OptRest *rest, Str *out) {
+static Err *prompt_get(const OptRest *rest, Str *out, size_t *n_piped) {
   bool piped = is_piped(rest), given = rest->n_args > 1;
   if (piped) TRY(stdin_read(out));
+  *n_piped = out->n;
   if (given && out->n) str_add(out, "\n\n");
   for (int i = 1; i < rest->n_args; i++) str_addf(out, "%s%s", i > 1 ? " " : "", rest->arg[i]);
   return given || out->n ? NULL : err_new(ERR_USAGE, "no prompt: neither an argument nor anything on standard input");
@@ -190,7 +191,7 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
 Err *cmd_run_ask(const Run *r, const json_t *body, RunOutcome *out) {
   RunPrompt p;
   TRY(run_prompt_make(r->chat, r->vocab, TEXT_CHAT_COMPLETIONS, body, &p));
-  Err *e = generate(r, &p, out);
+  Err *e = p.ids.n ? generate(r, &p, out) : err_new(ERR_FORMAT, "%s: the chat template makes an empty prompt of this", r->o->chat_template_file ? os_input_name(r->o->chat_template_file) : r->o->chat_template ? "--chat-template" : r->name);
   run_prompt_free(&p);
   return e;
 }
@@ -232,6 +233,9 @@ void cmd_run_tell(const Run *r, const RunOutcome *o) {
   const RunResult *a = &o->result;
   if (r->o->json) json_print(r, o);
   else if (a->logprob) cmd_logprobs_print(r, a, stderr);
+  const TextCollect *c = &o->collect;
+  if (!r->o->json && a->reason == RUN_LENGTH && c->reasoning.n && !a->text.n && !json_array_size(c->calls))
+    cmd_tell("all %zu tokens went into reasoning (%s--max-tokens gives it more, --think-budget ends it)", a->ids.n, r->o->show_think ? "" : "--show-think prints it, ");
   if (r->o->verbose) figures_print(r, o);
   else if (a->reason == RUN_CONTEXT)
     cmd_tell("stopped: the context is full with %lld tokens (--context)", (long long)model_context(r->model));
@@ -239,12 +243,22 @@ void cmd_run_tell(const Run *r, const RunOutcome *o) {
     cmd_tell("the answer was cut (%s) before it was whole", run_reason_meaning(a->reason));
 }
 
-Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n) {
+/* Where it is broken: n_piped bytes of it came from standard input, the rest from the command line. */
+static Err *text_broken(const char *role, const char *text, size_t n, size_t n_piped) {
+  size_t at = text_utf8_valid(text, n);
+  bool piped = at < n_piped;
+  size_t start = n_piped && !piped ? n_piped + 2 : 0; /* the blank line between */
+  return err_new(piped ? ERR_FORMAT : ERR_USAGE, "%s%s text is no UTF-8: byte %zu is 0x%02x (--raw takes any bytes)", piped ? "standard input: the " : "the ", role, at - MIN(start, at), at < n ? (unsigned char)text[at] : 0);
+}
+
+static Err *message_add(json_t *messages, const char *role, const char *text, size_t n, size_t n_piped) {
   json_t *content = json_stringn(text, n);
-  if (!content) return err_new(ERR_USAGE, "the %s text is no UTF-8 (--raw takes any bytes)", role);
+  if (!content) return text_broken(role, text, n, n_piped);
   json_array_append_new(messages, json_pack("{s:s, s:o}", "role", role, "content", content));
   return NULL;
 }
+
+Err *cmd_run_message_add(json_t *messages, const char *role, const char *text, size_t n) { return message_add(messages, role, text, n, 0); }
 
 static Err *ask_raw(const Run *r, const Str *prompt, RunOutcome *out) {
   RunPrompt p = {0};
@@ -255,22 +269,23 @@ static Err *ask_raw(const Run *r, const Str *prompt, RunOutcome *out) {
 }
 
 /* The messages of the options and the prompt; with --request NULL, where its own are all. */
-static Err *messages_make(const Run *r, const Str *prompt, json_t **out) {
+static Err *messages_make(const Run *r, const Str *prompt, size_t n_piped, json_t **out) {
   json_t *messages = r->request ? NULL : json_array();
   Err *e = messages && r->o->system ? cmd_run_message_add(messages, "system", r->o->system, strlen(r->o->system)) : NULL;
-  if (!e && messages) e = cmd_run_message_add(messages, "user", prompt->n ? prompt->p : "", prompt->n);
+  if (!e && messages) e = message_add(messages, "user", prompt->n ? prompt->p : "", prompt->n, n_piped);
   if (e) json_decref(messages);
   else *out = messages;
   return e;
 }
 
-static Err *answer_once(const Run *r, const Str *prompt, int *code) {
+static Err *answer_once(const Run *r, const Str *prompt, size_t n_piped, int *code) {
   RunOutcome a = {0};
   json_t *messages = NULL, *body = NULL;
-  Err *e = r->raw ? ask_raw(r, prompt, &a) : messages_make(r, prompt, &messages);
+  Err *e = r->raw ? ask_raw(r, prompt, &a) : messages_make(r, prompt, n_piped, &messages);
   if (!e && !r->raw) {
     body = cmd_run_body(r, messages);
     e = cmd_run_ask(r, body, &a);
+    if (r->request) e = cmd_fault_of_data(err_wrap(e, "%s", os_input_name(r->o->request)));
   }
   if (!e) {
     cmd_run_tell(r, &a);
@@ -294,14 +309,15 @@ static Err *options_check(const RunOpts *o, bool to_chat) {
 static Err *run(Arena *a, const RunOpts *o, const OptRest *rest, int argc, char **argv, int *code) {
   Run r = {.arena = a, .o = o, .name = rest->arg[0], .rows = RunOpts_rows, .n_rows = COUNT_OF(RunOpts_rows), .argc = argc, .argv = argv};
   Str prompt = {0};
+  size_t n_piped = 0;
   bool to_chat = false;
   Err *e = o->request && rest->n_args > 1 ? err_new(ERR_USAGE, "a prompt and --request: one of them") : NULL;
   if (!e && !o->request) e = prompt_find(rest, &to_chat);
   if (!e) e = options_check(o, to_chat);
   if (!e) e = cmd_run_read(&r);
-  if (!e && !o->request && !to_chat) e = prompt_get(rest, &prompt);
+  if (!e && !o->request && !to_chat) e = prompt_get(rest, &prompt, &n_piped);
   if (!e) e = cmd_run_open(&r, to_chat);
-  if (!e) e = to_chat ? cmd_run_talk(&r) : answer_once(&r, &prompt, code);
+  if (!e) e = to_chat ? cmd_run_talk(&r) : answer_once(&r, &prompt, n_piped, code);
   cmd_run_close(&r);
   str_free(&prompt);
   return e;

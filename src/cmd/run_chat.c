@@ -2,20 +2,24 @@
    read is kept, so a turn costs its own tokens. */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "cmd/run_cmd.h"
 
-/* One message: a line, a paste, or lines between two lines of three quotes. False: the input ended. */
-static bool message_read(const char *prompt, Str *out) {
+/* One message: a line, a paste, or lines between two lines of three quotes; the end of input ends those too. What comes of its last line. */
+static CmdLine message_read(const char *prompt, Str *out) {
   Str line = {0};
   bool block = false, whole = false;
-  for (; !whole && cmd_lines_read(block ? ". " : prompt, &line); str_clear(&line)) {
+  CmdLine got = LINE_READ;
+  for (; !whole && (got = cmd_lines_read(block ? ". " : prompt, &line)) == LINE_READ; str_clear(&line)) {
     bool quotes = line.n && !strcmp(line.p, "\"\"\"");
     if (quotes) whole = block, block = true;
     else str_add_n(out, line.n ? line.p : "", line.n), whole = !block;
     if (block && !quotes) str_add_c(out, '\n');
   }
   str_free(&line);
-  return whole;
+  if (got != LINE_READ) fputc('\n', stderr);
+  if (got == LINE_INTERRUPTED && block) return LINE_DROPPED;
+  return got == LINE_END && out->n ? LINE_READ : got;
 }
 
 /* The answer to the conversation, added to it. A message the model cannot take is taken back, and the conversation goes on. */
@@ -47,11 +51,18 @@ static const json_t *open_call(const json_t *messages) {
   return n ? json_array_get(json_object_get(json_array_get(messages, n - 1), "tool_calls"), n_results) : NULL;
 }
 
-/* A slash and one word of letters, which looks like a command: it was not meant for the model. A path or a sentence is. */
-static bool no_command(const char *line) {
-  if (*line != '/') return false;
-  size_t n = strspn(line + 1, "abcdefghijklmnopqrstuvwxyz?");
-  return n && !line[1 + n];
+typedef enum ChatWord { WORD_NONE, WORD_EXIT, WORD_CLEAR, WORD_UNKNOWN } ChatWord;
+
+/* A slash and one word of letters, with blanks around it, looks like a command: it was not meant for the model. A path or a sentence is. */
+static ChatWord word_find(const char *line, size_t *start, size_t *n) {
+  static const struct { const char *word; ChatWord what; } words[] = {{"/exit", WORD_EXIT}, {"/bye", WORD_EXIT}, {"/quit", WORD_EXIT}, {"/clear", WORD_CLEAR}};
+  const char *at = line + strspn(line, " \t\n");
+  *start = (size_t)(at - line);
+  if (*at != '/') return WORD_NONE;
+  *n = 1 + strspn(at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ?");
+  if (*n == 1 || at[*n + strspn(at + *n, " \t\n")]) return WORD_NONE;
+  for (size_t i = 0; i < COUNT_OF(words); i++) if (strlen(words[i].word) == *n && !strncasecmp(words[i].word, at, *n)) return words[i].what;
+  return WORD_UNKNOWN;
 }
 
 /* One line of the person: a message, or the result of a call; the model answers when nothing is open any more. */
@@ -75,34 +86,48 @@ static Err *system_add(const Run *r, json_t *messages) {
   return r->o->system ? cmd_run_message_add(messages, "system", r->o->system, strlen(r->o->system)) : NULL;
 }
 
+/* What is asked for: a message, or the result of a call. */
+static CmdLine prompted_read(const json_t *call, Str *out) {
+  Str prompt = {0};
+  if (call) str_addf(&prompt, "result of %s", json_string_value(json_object_get(json_object_get(call, "function"), "name")));
+  str_add(&prompt, "> ");
+  str_clear(out);
+  CmdLine got = message_read(prompt.p, out);
+  str_free(&prompt);
+  return got;
+}
+
+/* A message, or a word that is a command. */
+static Err *text_take(const Run *r, json_t *messages, Str *text, bool *ends) {
+  size_t start, n;
+  if (!text->n) str_add(text, "");
+  ChatWord word = word_find(text->p, &start, &n);
+  *ends = word == WORD_EXIT;
+  if (word == WORD_NONE) return line_take(r, messages, text);
+  if (word == WORD_UNKNOWN) fprintf(stderr, "no command %.*s; /exit ends, /clear starts afresh\n", (int)n, text->p + start);
+  if (word != WORD_CLEAR) return NULL;
+  json_array_clear(messages);
+  return system_add(r, messages);
+}
+
+/* Ctrl-C drops what is being typed. With nothing there it ends the chat, the second time: the first may have been meant for an answer that just ended. */
 Err *cmd_run_talk(const Run *r) {
   TRY(run_session_ready(r->session, NULL)); /* while nobody waits for an answer */
   json_t *messages = json_array();
-  Str text = {0}, prompt = {0};
+  Str text = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
   Err *e = system_add(r, messages);
   cmd_lines_open();
-  while (!e) {
+  for (bool ends = false, warned = false; !e && !ends;) {
     const json_t *call = open_call(messages);
-    str_clear(&text);
-    str_clear(&prompt);
-    if (call) str_addf(&prompt, "result of %s", json_string_value(json_object_get(json_object_get(call, "function"), "name")));
-    str_add(&prompt, "> ");
-    if (!message_read(prompt.p, &text)) {
-      fputc('\n', stderr);
-      break;
-    }
-    if (!text.n && !call) continue;
-    if (!text.n) str_add(&text, "");
-    if (!strcmp(text.p, "/exit") || !strcmp(text.p, "/bye") || !strcmp(text.p, "/quit")) break;
-    if (!strcmp(text.p, "/clear")) {
-      json_array_clear(messages);
-      e = system_add(r, messages);
-    } else if (no_command(text.p)) fprintf(stderr, "no command %s; /exit ends, /clear starts afresh\n", text.p);
-    else e = line_take(r, messages, &text);
+    CmdLine got = prompted_read(call, &text);
+    if (got == LINE_READ && (text.n || call)) e = text_take(r, messages, &text, &ends);
+    if (got == LINE_INTERRUPTED && warned) e = err_new(ERR_CANCELLED, "interrupted");
+    else if (got == LINE_INTERRUPTED) fputs("Ctrl-C once more, Ctrl-D or /exit ends\n", stderr);
+    warned = got == LINE_INTERRUPTED;
+    ends |= got == LINE_END;
   }
   str_free(&text);
-  str_free(&prompt);
   json_decref(messages);
   return e;
 }

@@ -100,7 +100,8 @@ void cmd_logprobs_print(const Run *r, const RunResult *a, FILE *f);   /* a line 
 
 /* run_lines.c */
 void cmd_lines_open(void);                                            /* once, before the first line */
-bool cmd_lines_read(const char *prompt, Str *out);                    /* appends a line, or a paste of several; false: the input ended */
+typedef enum CmdLine { LINE_READ, LINE_END, LINE_DROPPED, LINE_INTERRUPTED } CmdLine; /* END: Ctrl-D; DROPPED: Ctrl-C with something typed; INTERRUPTED: with nothing, or it is not known */
+CmdLine cmd_lines_read(const char *prompt, Str *out);                 /* appends a line, or a paste of several; what out gained is worth nothing but with LINE_READ */
 
 /* run_chat.c */
 Err *cmd_run_talk(const Run *r);

@@ -1,19 +1,31 @@
 /* Lines from a terminal, with editing and history by libedit where it is installed; it is loaded when a chat begins, so nothing else needs it. Without
    it the terminal's own line editing serves. In: a prompt, which goes to standard error. Out: a line without its end. A paste of several lines is
-   one text: what the terminal holds already when a line is done belongs to it. */
+   one text: what the terminal holds already when a line is done belongs to it. The editor gets its characters from here, so that Ctrl-C drops a line
+   and nothing else, and characters that come in parts (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
 #include <dlfcn.h>
+#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
 #include "cmd/run_cmd.h"
+#include "text/text.h"
 
-enum { PASTE_WAIT_MS = 30 };
+enum { PASTE_WAIT_MS = 30, CHAR_BYTES = 4, ERASE = 0x7f, ESCAPE = 0x1b, REPLACEMENT = 0xfffd };
 static char *(*edit_line)(const char *prompt);
 static int (*edit_remember)(const char *line);
+static volatile sig_atomic_t interrupted;
+/* What was typed: last: the character in front of the cursor, -1: not known; next: comes before standard input, -1: nothing; is_typed: the line has something. */
+static struct { int32_t last, next; bool is_typed; enum { TYPE_TEXT, TYPE_ESCAPE, TYPE_SEQUENCE } at; } typed;
+
+static void on_interrupt(int sig) {
+  (void)sig;
+  interrupted = 1;
+}
 
 /* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
 static void erase_whole_characters(void) {
@@ -29,17 +41,80 @@ static bool speak_utf8(void) {
   return !strcmp(nl_langinfo(CODESET), "UTF-8") || setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* The next byte, -1: the input ended, or Ctrl-C. Unbuffered: what has not been read is asked of the terminal (more_is_here). */
+static int byte_read(void) {
+  unsigned char c;
+  for (;;) {
+    ssize_t n = interrupted ? -1 : read(STDIN_FILENO, &c, 1);
+    if (n == 1) return c;
+    if (n == 0 || interrupted || errno != EINTR) return -1; /* else the window's size changed */
+  }
+}
+
+/* One character of UTF-8, U+FFFD for what is none. */
+static int32_t char_read(void) {
+  char text[CHAR_BYTES];
+  int c = byte_read(), n = 0, n_bytes = c < 0xc2 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : c < 0xf5 ? CHAR_BYTES : 1;
+  if (c < 0x80) return c;
+  for (text[n++] = (char)c; n < n_bytes; text[n++] = (char)c) {
+    if ((c = byte_read()) < 0) return -1;
+    if ((c & 0xc0) == 0x80) continue;
+    if (c < 0x80) typed.next = c;
+    return REPLACEMENT;
+  }
+  c = text_char_read(text, (size_t)n);
+  return c < 0 ? REPLACEMENT : c;
+}
+
+/* Keys that move the cursor come as escape sequences, whose letters are no text. */
+static bool is_text(int32_t c) {
+  bool was_text = typed.at == TYPE_TEXT;
+  if (c == ESCAPE) typed.at = TYPE_ESCAPE;
+  else if (typed.at == TYPE_ESCAPE) typed.at = c == '[' || c == 'O' ? TYPE_SEQUENCE : TYPE_TEXT;
+  else if (typed.at == TYPE_SEQUENCE && c >= '@') typed.at = TYPE_TEXT;
+  return was_text && c >= ' ' && c != ERASE;
+}
+
+/* What the editor reads. A character that makes one with that in front of it takes its place. */
+static int edit_getc(FILE *f) {
+  (void)f;
+  int32_t c = typed.next, whole;
+  typed.next = -1;
+  if (c < 0) c = char_read();
+  if (c < 0) return -1;
+  typed.is_typed |= c != '\n' && c != '\r';
+  bool text = is_text(c);
+  if (text && typed.last >= 0 && (whole = text_char_join(typed.last, c)) >= 0) {
+    typed.next = whole;
+    typed.last = -1;
+    return ERASE;
+  }
+  typed.last = text ? c : -1;
+  return c;
+}
+
+/* A tab is text, not a wish for file names. */
+static void editor_open(void) {
+  void *lib = dlopen("libedit.so.2", RTLD_NOW | RTLD_LOCAL);
+  void *line = lib ? dlsym(lib, "readline") : NULL, *remember = lib ? dlsym(lib, "add_history") : NULL, *insert = lib ? dlsym(lib, "rl_insert") : NULL;
+  void *bind = lib ? dlsym(lib, "rl_bind_key") : NULL;
+  FILE **out = lib ? dlsym(lib, "rl_outstream") : NULL;
+  int (**get)(FILE *) = lib ? dlsym(lib, "rl_getc_function") : NULL;
+  int (*bind_key)(int key, int (*what)(int, int)), (*rl_insert)(int, int);
+  if (!line || !remember || !out || !insert || !bind || !get) return;
+  *out = stderr;
+  *get = edit_getc;
+  memcpy(&edit_line, &line, sizeof edit_line); /* POSIX lets dlsym name functions; ISO C has no cast for it */
+  memcpy(&edit_remember, &remember, sizeof edit_remember);
+  memcpy(&bind_key, &bind, sizeof bind_key);
+  memcpy(&rl_insert, &insert, sizeof rl_insert);
+  bind_key('\t', rl_insert);
+}
+
 void cmd_lines_open(void) {
   const char *term = getenv("TERM");
   erase_whole_characters();
-  if (!term || !*term || !strcmp(term, "dumb") || !isatty(STDERR_FILENO) || !speak_utf8()) return;
-  void *lib = dlopen("libedit.so.2", RTLD_NOW | RTLD_LOCAL);
-  void *line = lib ? dlsym(lib, "readline") : NULL, *remember = lib ? dlsym(lib, "add_history") : NULL;
-  FILE **out = lib ? dlsym(lib, "rl_outstream") : NULL;
-  if (!line || !remember || !out) return;
-  *out = stderr;
-  memcpy(&edit_line, &line, sizeof edit_line); /* POSIX lets dlsym name functions; ISO C has no cast for it */
-  memcpy(&edit_remember, &remember, sizeof edit_remember);
+  if (term && *term && strcmp(term, "dumb") && isatty(STDERR_FILENO) && speak_utf8()) editor_open();
 }
 
 static bool plain_line(const char *prompt, Str *out) {
@@ -47,31 +122,40 @@ static bool plain_line(const char *prompt, Str *out) {
   size_t cap = 0;
   fputs(prompt, stderr);
   ssize_t n = getline(&line, &cap, stdin);
+  clearerr(stdin); /* Ctrl-D ends a message, and the next is read */
   if (n > 0 && line[n - 1] == '\n') n--;
-  if (n >= 0) str_add_n(out, line, (size_t)n);
+  if (n >= 0 && !interrupted) str_add_n(out, line, (size_t)n);
   free(line);
   return n >= 0;
 }
 
 static bool one_line(const char *prompt, Str *out) {
   if (!edit_line) return plain_line(prompt, out);
+  typed.last = typed.next = -1;
+  typed.at = TYPE_TEXT;
   char *line = edit_line(prompt);
-  if (line) str_add(out, line);
+  if (line && !interrupted) str_add(out, line);
   free(line);
   return line != NULL;
 }
 
 static bool more_is_here(void) {
   struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-  return edit_line && poll(&p, 1, PASTE_WAIT_MS) > 0 && p.revents & POLLIN;
+  return edit_line && !interrupted && poll(&p, 1, PASTE_WAIT_MS) > 0 && p.revents & POLLIN;
 }
 
-bool cmd_lines_read(const char *prompt, Str *out) {
-  if (!one_line(prompt, out)) return false;
-  while (more_is_here()) {
+CmdLine cmd_lines_read(const char *prompt, Str *out) {
+  struct sigaction act = {.sa_handler = on_interrupt}, old; /* no SA_RESTART: a read ends */
+  interrupted = 0;
+  typed.is_typed = false;
+  sigaction(SIGINT, &act, &old);
+  bool read = one_line(prompt, out);
+  while (read && more_is_here()) {
     str_add_c(out, '\n');
     if (!one_line("", out)) break;
   }
-  if (edit_line && out->n) edit_remember(out->p);
-  return true;
+  sigaction(SIGINT, &old, NULL);
+  if (interrupted) return typed.is_typed ? LINE_DROPPED : LINE_INTERRUPTED;
+  if (read && edit_line && out->n) edit_remember(out->p);
+  return read ? LINE_READ : LINE_END;
 }

@@ -49,7 +49,7 @@ static Err *stops_read(Run *r) {
   }
   r->stops = (RunStops){.stop = r->o->stop.p, .n_stops = r->o->stop.n, .stop_id = ids, .n_stop_ids = list->n, .max_tokens = r->o->max_tokens == OPT_INT_NONE ? -1 : r->o->max_tokens};
   TextStops t;
-  TRY(text_stops_init(&t, r->stops.stop, r->stops.n_stops)); /* so that a wrong one is told now */
+  TRY(cmd_fault_of_usage(text_stops_init(&t, r->stops.stop, r->stops.n_stops))); /* so that a wrong one is told now; a request's own are known to be right */
   text_stops_free(&t);
   return NULL;
 }
@@ -98,7 +98,7 @@ static Err *logprobs_get(Run *r) {
   r->n_top = r->o->logprobs != OPT_INT_NONE ? (int)r->o->logprobs : -1;
   if (r->n_top >= 0 || !json_is_true(wants)) return NULL;
   json_int_t n = top && !json_is_null(top) ? json_is_integer(top) ? json_integer_value(top) : -1 : 0;
-  if (n < 0 || n > RUN_TOP_MAX) return err_new(ERR_USAGE, "top_logprobs: expected a number from 0 to %d", RUN_TOP_MAX);
+  if (n < 0 || n > RUN_TOP_MAX) return err_new(ERR_FORMAT, "top_logprobs: expected a number from 0 to %d", RUN_TOP_MAX);
   r->n_top = (int)n;
   return NULL;
 }
@@ -118,6 +118,7 @@ static Err *template_read(Run *r) {
   r->template = arena_dup_n(r->arena, s.n ? s.p : "", s.n);
   Err *e = s.n && memchr(s.p, 0, s.n) ? err_new(ERR_FORMAT, "a NUL byte in a template") : text_template_parse(r->arena, r->template, s.n, &t);
   str_free(&s);
+  if (!e && !r->template[strspn(r->template, " \t\r\n")]) e = err_new(ERR_FORMAT, "is empty, expected the text of a Jinja template");
   return err_wrap(e, "%s", name);
 }
 
@@ -148,6 +149,8 @@ static Err *think_word(const char *how) {
 /* What nothing can come of is said, not passed over in silence. */
 static void thinking_check(const Run *r) {
   const char *how = r->o->think;
+  if (r->o->think_budget != OPT_INT_NONE && !(r->chat && r->chat->reason))
+    cmd_tell("--think-budget changes nothing: %s", r->raw ? "no chat template is used" : "the chat template knows no reasoning");
   if (!how || !strcmp(how, "off")) return;
   bool is_on = !strcmp(how, "on"), has_reason = r->chat && r->chat->reason;
   TextThinking t = {.mode = is_on ? TEXT_THINK_ON : TEXT_THINK_DEFAULT, .effort = is_on ? NULL : how};
@@ -166,7 +169,7 @@ static Err *choice_read(const Run *r, TextToolChoice *out) {
   bool is_word = !how || !strcmp(how, "auto") || !strcmp(how, "none") || !strcmp(how, "required");
   json_t *body = r->request ? json_copy(r->request) : json_object();
   if (how) json_object_set_new(body, "tool_choice", json_string(is_word ? how : "required"));
-  Err *e = text_request_tool_choice(body, out);
+  Err *e = cmd_fault_of_data(text_request_tool_choice(body, out)); /* the option's words are right */
   if (!e && !is_word) *out = (TextToolChoice){.mode = TEXT_TOOLS_ONE, .only = how};
   if (!e && r->o->one_call) out->many = false;
   json_decref(body);
@@ -179,10 +182,11 @@ static Err *calls_open(Run *r) {
   TextCallsOptions calls = {.tools = r->functions, .only = choice->only, .many = choice->many, .may_answer = is_auto, .flags = r->o->strict ? 0 : GRAMMAR_RELAX};
   Str told = {0};
   Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
-  if (told.n) cmd_tell("not enforced: %s", told.p);
+  if (!r->o->tool_choice) e = cmd_fault_of_data(e);
+  cmd_relaxed_tell(told.p);
   str_free(&told);
   r->has_text = is_auto;
-  if (!e && *grammar_warnings(r->grammar)) cmd_tell("not enforced: %s", grammar_warnings(r->grammar));
+  if (!e) cmd_relaxed_tell(grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = r->functions};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
   if (!e) e = grammar_vocab_new_with(r->vocab, cmd_keeps_marker, reply, &r->grammar_vocab);
@@ -199,20 +203,21 @@ static Err *tools_read(Run *r) {
     TRY(json_parse_input(o->tools, MAX_FILE_BYTES, &given));
     if (!json_is_array(given)) {
       json_decref(given);
-      return err_new(ERR_USAGE, "--tools %s: expected a JSON array of tools", o->tools);
+      return err_new(ERR_FORMAT, "--tools %s: expected a JSON array of tools", o->tools);
     }
   } else given = json_incref(json_object_get(r->request, "tools"));
   if (mode == TEXT_TOOLS_NONE || (json_is_array(given) && !json_array_size(given))) json_decref(given), given = NULL;
   r->tools = given;
   if (r->tools && o->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
-  if (!r->tools && (o->strict || mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE))
-    return err_new(ERR_USAGE, "%s: no tools are offered", o->strict ? "--strict" : "tool choice");
+  bool must_call = mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE;
+  if (!r->tools && (o->strict || o->one_call || must_call))
+    return err_new(o->strict || o->one_call || o->tool_choice ? ERR_USAGE : ERR_FORMAT, "%s: no tools are offered", o->strict ? "--strict" : o->one_call ? "--one-call" : o->tool_choice ? "--tool-choice" : "tool_choice");
   if (!r->tools) return NULL;
   const char *path = os_input_name(o->tools ? o->tools : o->request);
-  TRY(err_wrap(text_tools_normalise(r->tools, "tools", &r->functions), "%s", path));
+  TRY(cmd_fault_of_data(err_wrap(text_tools_normalise(r->tools, "tools", &r->functions), "%s", path)));
   size_t n = json_array_size(r->functions), n_given = json_array_size(r->tools);
   r->holds_calls = n && (mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many);
-  if (!n && (mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE)) return err_new(ERR_USAGE, "%s: tool choice: none of the tools is a function", path);
+  if (!n && must_call) return err_new(ERR_FORMAT, "%s: tool choice: none of the tools is a function", path);
   if (n < n_given) cmd_tell("%s: %zu of %zu tools are no functions and left out", path, n_given - n, n_given);
   return NULL;
 }
@@ -224,16 +229,16 @@ static Err *grammar_read(Run *r) {
   if (n && r->holds_calls) return err_new(ERR_USAGE, "--schema, --json-object, --regex and --gbnf do not go with calls that are enforced (--strict, --tool-choice)");
   if (o->schema) return cmd_schema_read(o->schema, 0, &r->grammar);
   if (o->gbnf) return cmd_gbnf_read(o->gbnf, &r->grammar);
-  if (o->regex) return err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex");
+  if (o->regex) return cmd_fault_of_usage(err_wrap(grammar_from_regex(o->regex, strlen(o->regex), &r->grammar), "--regex"));
   if (o->json_object) return grammar_from_json_object(0, &r->grammar);
-  return r->request && !r->holds_calls ? err_wrap(text_request_grammar(r->request, &r->grammar), "%s", os_input_name(o->request)) : NULL;
+  return r->request && !r->holds_calls ? cmd_fault_of_data(err_wrap(text_request_grammar(r->request, &r->grammar), "%s", os_input_name(o->request))) : NULL;
 }
 
 static Err *request_read(Run *r) {
   if (!r->o->request) return NULL;
   TRY(json_parse_input(r->o->request, MAX_FILE_BYTES, &r->request));
   if (json_is_array(r->request)) r->request = json_pack("{s:o}", "messages", r->request);
-  if (!json_is_object(r->request)) return err_new(ERR_USAGE, "%s: expected a request, or an array of messages", os_input_name(r->o->request));
+  if (!json_is_object(r->request)) return err_new(ERR_FORMAT, "%s: expected a request, or an array of messages", os_input_name(r->o->request));
   return cmd_run_request_options(r);
 }
 
@@ -248,7 +253,7 @@ Err *cmd_run_read(Run *r) {
   TRY(biases_read(r));
   TRY(tools_read(r));
   TRY(grammar_read(r));
-  return r->grammar && grammar_is_empty(r->grammar) ? err_new(ERR_USAGE, "structured output: no text satisfies what is asked for") : NULL;
+  return r->grammar && grammar_is_empty(r->grammar) ? err_new(r->o->regex ? ERR_USAGE : ERR_FORMAT, "structured output: no text satisfies what is asked for") : NULL;
 }
 
 Err *cmd_run_open(Run *r, bool is_chat) {

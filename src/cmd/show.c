@@ -131,6 +131,17 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   return e;
 }
 
+/* An option that says how a model is loaded, which only --plan does; NULL: there is none. */
+static const char *plan_option(int argc, char **argv) {
+  static const char *const names[] = {"--context", "--threads", "--target", "--precision", "--chunk", "--kv", "--perf-map", "-c", "-t"};
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    for (size_t k = 0; k < COUNT_OF(names); k++) {
+      size_t n = strlen(names[k]);
+      if (!strncmp(argv[i], names[k], n) && (!argv[i][n] || argv[i][n] == '=' || n == 2)) return names[k];
+    }
+  return NULL;
+}
+
 int cmd_show(int argc, char **argv) {
   Arena *a = arena_new("show");
   ShowOpts o;
@@ -139,6 +150,7 @@ int cmd_show(int argc, char **argv) {
   if (cmd_options(a, ShowOpts_rows, COUNT_OF(ShowOpts_rows), argc, argv, &o, &rest, &code)) {
     if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
     else if (o.plan && (o.json || o.all)) code = cmd_misused(argv[0], "--plan is text and whole: it does not go with --%s", o.json ? "json" : "all");
+    else if (!o.plan && plan_option(argc, argv)) code = cmd_misused(argv[0], "%s goes with --plan", plan_option(argc, argv));
     else {
       Err *e = show(a, &o, rest.arg[0]);
       if (e) code = cmd_fail(argv[0], e);

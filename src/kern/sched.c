@@ -108,15 +108,9 @@ static void trace_tiles(const Target *t, const TpRegion *r, const Need *n, int s
   str_free(&s);
 }
 
-Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
+static Need need_of(const TpPlan *p, int region, bool steps) {
   const TpRegion *r = &p->region[region];
-  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni, .dot2 = t->dot2};
-  if (!r->contraction) {
-    lockstep(t, p, r, shape, &s);
-    return s;
-  }
   Need n = {0};
-  const bool steps = shape == KERN_MANY && t->vnni && !t->tiles;
   int waiting = 0; /* what earlier statements made and later ones of the region use stays in registers */
   for (int i = 0; i < r->n_stmts; i++) {
     const TpStmt *x = &p->tp->stmt[r->stmt[i]];
@@ -128,6 +122,18 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     n.sums = MAX(n.sums, need);
     waiting += p->tp->buf[x->buf].local == region;
   }
+  return n;
+}
+
+Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
+  const TpRegion *r = &p->region[region];
+  Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni, .dot2 = t->dot2};
+  if (!r->contraction) {
+    lockstep(t, p, r, shape, &s);
+    return s;
+  }
+  const bool steps = shape == KERN_MANY && t->vnni && !t->tiles;
+  Need n = need_of(p, region, steps);
   if (shape == KERN_ONE) {
     one_row(t, r, &n, &s);
     return s;

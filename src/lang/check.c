@@ -135,6 +135,7 @@ static void check_format(Check *c, FormatDecl *f) {
   check_sizes(c, f->fn, f->n_fns);
   c->n_own = 0;
   if (f->n_encodes) check_encode(c, f);
+  if (f->gguf_id > UINT32_MAX) lang_diag(c->x, f->loc, "gguf %lld: a format's number in GGUF files has 32 bits: at most %u", (long long)f->gguf_id, UINT32_MAX);
   for (int i = 0; c->m->format[i] != f; i++)
     if (f->gguf_id >= 0 && c->m->format[i]->gguf_id == f->gguf_id) lang_diag(c->x, f->loc, "gguf %lld is already format %s", (long long)f->gguf_id, c->m->format[i]->name);
 }
@@ -243,20 +244,17 @@ static void check_layout_text(Check *c, LayoutDecl *l) {
   c->in_layout = false;
 }
 
+static void not_held(Check *c, Loc at, const char *what, double v, const char *elt) {
+  Str text = {0};
+  str_add_float(&text, v, false);
+  lang_diag(c->x, at, "%s is %s, which %s cannot hold", what, text.p, elt);
+  str_free(&text);
+}
+
 static void check_table(Check *c, const TableDecl *t) {
-  const LangScalar *s = lang_scalar(t->elt);
-  double bits = 8.0 * s->n_bytes, least = 0, most = 0;
-  bool is_signed = t->elt[0] == 'i';
-  most = 1;
-  for (int i = 0; i < (int)bits - is_signed; i++) most *= 2;
-  least = is_signed ? -most : 0;
   for (int i = 0; i < t->n_values; i++) {
-    double v = t->value[i];
-    if (s->is_float || (v >= least && v < most && v == (double)(int64_t)v)) continue;
-    Str text = {0};
-    str_add_float(&text, v, false);
-    lang_diag(c->x, t->loc, "element %d of table %s is %s, which %s cannot hold", i, t->name, text.p, t->elt);
-    str_free(&text);
+    if (lang_scalar_holds(lang_scalar(t->elt), t->value[i])) continue;
+    not_held(c, t->loc, arena_printf(c->x->arena, "element %d of table %s", i, t->name), t->value[i], t->elt);
     return;
   }
 }
@@ -464,8 +462,11 @@ static void check_defaults(Check *c, const OpDecl *o) {
     const Param *p = &o->param[i];
     if (!p->deflt && i && o->param[i - 1].deflt) lang_diag(c->x, p->loc, "%s needs a default too: the parameter before it has one", p->name);
     if (!p->deflt) continue;
+    const LangScalar *scalar = lang_scalar(p->type.elt);
+    double v = p->deflt->kind == EX_INT ? (double)p->deflt->ival : p->deflt->fval;
     if (p->deflt->kind != EX_INT && p->deflt->kind != EX_FLOAT) lang_diag(c->x, p->loc, "the default of %s must be a plain number", p->name);
     else if (p->type.n_dims && strcmp(p->type.elt, "f32")) lang_diag(c->x, p->loc, "of tensors only those of f32 may have a default: %s is %s", p->name, p->type.elt);
+    else if (scalar && !lang_scalar_holds(scalar, v)) not_held(c, p->deflt->loc, arena_printf(c->x->arena, "the default of %s", p->name), v, p->type.elt);
   }
 }
 

@@ -444,11 +444,16 @@ static Ty check_int_literal(Check *c, const Expr *e) {
   return TY_INT;
 }
 
+static Ty check_float_literal(Check *c, const Expr *e) {
+  if (!c->in_hyper && !lang_scalar_holds(lang_scalar("f32"), e->fval)) lang_diag(c->x, e->loc, "this number is too large for a float of 32 bits");
+  return TY_F32;
+}
+
 Ty lang_check_expr(Check *c, Expr *e) {
   Ty ignored;
   switch (e->kind) {
     case EX_INT: return check_int_literal(c, e);
-    case EX_FLOAT: return TY_F32;
+    case EX_FLOAT: return check_float_literal(c, e);
     case EX_NAME: return check_name(c, e);
     case EX_FIELD: return is_of_loop(c, e) ? check_layer_number(c, e) : check_attr(c, e, false, &ignored) ? ignored : TY_ERR;
     case EX_INDEX: return check_index(c, e);

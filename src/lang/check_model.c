@@ -140,7 +140,11 @@ static bool is_literal(const Expr *e) {
 
 static void check_otherwise(Check *c, const ModelDecl *m, const LayerDecl *l, const TensorDecl *t) {
   const Expr *e = t->otherwise;
-  if (is_literal(e)) return;
+  if (is_literal(e)) {
+    const Expr *n = e->kind == EX_UNARY ? e->arg[0] : e;
+    if (n->kind == EX_FLOAT && !lang_scalar_holds(lang_scalar("f32"), n->fval)) lang_diag(c->x, e->loc, "this number is too large for a float of 32 bits");
+    return;
+  }
   if (e->kind != EX_NAME) {
     lang_diag(c->x, e->loc, "after else stands another tensor's name or a number");
     return;

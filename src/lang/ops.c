@@ -1,4 +1,5 @@
 /* The language's tables as arrays: operators, reductions, scalar kinds, built-ins. Names in, rows out. */
+#include <math.h>
 #include <string.h>
 #include <utf8proc.h>
 #include "lang/priv.h"
@@ -49,12 +50,12 @@ int lang_op_prec(ExprOp op) {
 }
 
 static const LangScalar scalars[] = {
-#define SCALAR(name, bytes, is_float) {#name, bytes, is_float},
+#define SCALAR(name, bytes, is_float, too_large) {#name, bytes, is_float, too_large},
 #include "lang/scalars.def"
 #undef SCALAR
 };
 const char *const lang_scalar_names[] = {
-#define SCALAR(name, bytes, is_float) #name,
+#define SCALAR(name, bytes, is_float, too_large) #name,
 #include "lang/scalars.def"
 #undef SCALAR
 };
@@ -63,6 +64,13 @@ const int lang_n_scalars = COUNT_OF(scalars);
 const LangScalar *lang_scalar(const char *name) {
   for (int i = 0; i < lang_n_scalars; i++) if (!strcmp(scalars[i].name, name)) return &scalars[i];
   return NULL;
+}
+
+bool lang_scalar_holds(const LangScalar *s, double v) {
+  if (s->is_float) return fabs((double)(float)v) < s->too_large;
+  bool is_signed = s->name[0] == 'i';
+  double most = ldexp(1, 8 * s->n_bytes - is_signed);
+  return v >= (is_signed ? -most : 0) && v < most && v == (double)(int64_t)v;
 }
 
 const LangBuiltin lang_builtins[] = {

@@ -48,8 +48,9 @@ ExprOp lang_reduction(const char *name);                     /* OP_NONE: not a r
 const char *lang_op_text(ExprOp op);
 int lang_op_prec(ExprOp op);
 
-typedef struct LangScalar { const char *name; int n_bytes; bool is_float; } LangScalar;
+typedef struct LangScalar { const char *name; int n_bytes; bool is_float; double too_large; } LangScalar;
 const LangScalar *lang_scalar(const char *name);             /* NULL: no such scalar kind */
+bool lang_scalar_holds(const LangScalar *s, double v);       /* an int in its range; a float that does not become infinite */
 extern const char *const lang_scalar_names[];
 extern const int lang_n_scalars;
 typedef struct LangBuiltin { const char *name, *args; char result; bool hyper_only; } LangBuiltin;

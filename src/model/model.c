@@ -63,7 +63,7 @@ static Err *choose_context(Model *m) {
   const FileKv *kv = hyper_kv(&m->env, m->env.arch ? "context_length" : "max_position_embeddings");
   if (kv) TRY(file_kv_int(m->weights, kv->key, 1, (int64_t)1 << 31, &m->made_for));
   m->context = m->opt.context ? m->opt.context : m->made_for ? MIN(m->made_for, DEFAULT_CONTEXT) : DEFAULT_CONTEXT;
-  if (m->context < 1 || m->context > (int64_t)1 << 24) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, 1 << 24);
+  if (m->context < 1 || m->context > MODEL_MAX_CONTEXT) return err_new(ERR_LIMIT, "context %lld: expected 1 to %d", (long long)m->context, MODEL_MAX_CONTEXT);
   m->env.context = m->context;
   m->chunk = m->opt.chunk ? m->opt.chunk : DEFAULT_CHUNK;
   if (m->chunk < 1 || m->chunk > 65536) return err_new(ERR_LIMIT, "chunk %d: expected 1 to 65536", m->chunk);
@@ -118,7 +118,7 @@ static Err *load_numbers(Model *m) {
   Num n;
   m->layer = &d->layer[0];
   TRY(hyper_eval(&m->env, m->layer->count, &n));
-  if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %g layers, expected 1 to %d", d->name, num_float(n), MAX_LAYERS);
+  if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %.17g layers, expected a whole number from 1 to %d", d->name, num_float(n), MAX_LAYERS);
   m->n_layers = n.i;
   m->lhyper = ARENA_ARRAY(m->arena, Hyper, m->n_layers * m->layer->n_hypers + 1);
   for (int l = 0; l < m->n_layers; l++) TRY(err_wrap(hyper_load_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers), "model %s", d->name));

@@ -6,6 +6,8 @@
 #include "file/file.h"
 #include "text/text.h"
 
+enum { MODEL_MAX_CONTEXT = 1 << 24 }; /* tokens of a sequence */
+
 typedef struct ModelOptions {
   const char *precision;   /* "int8", "f32"; NULL: int8 for formats that have it */
   const char *target;      /* a row of gen/targets.def; NULL: the best this machine runs */

@@ -6,14 +6,35 @@
 #include <string.h>
 #include "model/priv.h"
 
-/* At most: texts of one key; bytes of one; bytes that PCRE2 takes for all; steps back of one comparison, and of all that a model's weights need. A step takes
-   some 30 ns, so the last is half a minute. */
-enum { RULES_MAX = 8192, RULE_BYTES_MAX = 4096, CODE_BYTES_MAX = 64 << 20, STEPS_MAX = 20000 };
-static const int64_t all_steps_max = (int64_t)1 << 30;
+/* At most: texts of one key; bytes of one; bytes that PCRE2 takes for all; steps of one comparison, and of all that a model's weights need; times that PCRE2
+   goes back in one comparison. A step takes some 8 ns, at worst 20: all are a few seconds. */
+enum { RULES_MAX = 8192, RULE_BYTES_MAX = 4096, CODE_BYTES_MAX = 64 << 20, STEPS_MAX = 100000, ALL_STEPS_MAX = 200000000, BACKS_MAX = 20000 };
 
-typedef struct Rule { const char *text, *rest, *stem; const RuleForm *form; pcre2_code *code; } Rule; /* rest: behind the form's prefix */
-typedef struct RuleList { const RulesDecl *decl; Rule *rule; int n, cap; bool said; } RuleList;
-typedef struct RuleBook { Arena *arena; RuleList *list; int n, cap; pcre2_match_data *data; pcre2_match_context *match; pcre2_compile_context *compile; size_t n_bytes; int64_t n_steps; } RuleBook;
+typedef struct Rule {
+  const char *text;              /* as it stands in the metadata */
+  const char *rest;              /* behind the form's prefix */
+  const char *stem;              /* what the key's * stands for; NULL: it has none */
+  const RuleForm *form;
+  pcre2_code *code;              /* NULL: no expression */
+  int64_t each;                  /* steps of one item of the expression */
+} Rule;
+
+typedef struct RuleList {
+  const RulesDecl *decl;         /* the first of those that ask for the same */
+  Rule *rule; int n, cap;
+  bool said;                     /* the metadata has such texts */
+} RuleList;
+
+typedef struct RuleBook {
+  Arena *arena;
+  RuleList *list; int n, cap;
+  pcre2_match_data *data;
+  pcre2_match_context *match;
+  pcre2_compile_context *compile;
+  size_t n_bytes;                /* that PCRE2 has taken */
+  int64_t n_steps, stop;         /* spent, and where the comparison at hand is given up */
+  int64_t each;                  /* its rule's */
+} RuleBook;
 
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 static void *take(size_t n, void *ctx) {
@@ -23,6 +44,14 @@ static void *take(size_t n, void *ctx) {
   return arena_alloc(b->arena, n);
 }
 static void give_back(void *p, void *ctx) { (void)p, (void)ctx; } /* with the arena */
+
+/* PCRE2's own limit is of the times it goes back, between which it may go through all of the expression. It calls this before every item, whose work grows
+   with what is left of the text and, where it is a set of characters, with its length. */
+static int count_item(pcre2_callout_block *item, void *ctx) {
+  RuleBook *b = ctx;
+  b->n_steps += b->each + (int64_t)(item->next_item_length * (item->subject_length - item->current_position) / 32);
+  return b->n_steps > b->stop ? PCRE2_ERROR_CALLOUT : 0;
+}
 
 static RuleBook *book_of(HyperEnv *env) {
   if (env->rules) return env->rules;
@@ -34,17 +63,32 @@ static RuleBook *book_of(HyperEnv *env) {
   b->compile = pcre2_compile_context_create(g);
   CHECK(g && b->data && b->match && b->compile, "out of memory");
   pcre2_set_heap_limit(b->match, 1024);
+  pcre2_set_match_limit(b->match, BACKS_MAX);
+  pcre2_set_callout(b->match, count_item, b);
   pcre2_set_max_pattern_length(b->compile, RULE_BYTES_MAX);
   pcre2_set_parens_nest_limit(b->compile, 100);
   return b;
+}
+
+/* An item may go past all alternatives, and going back copies what all groups hold. */
+static int64_t steps_of_item(const Rule *r) {
+  uint32_t n_groups = 0;
+  int64_t n = 0;
+  pcre2_pattern_info(r->code, PCRE2_INFO_CAPTURECOUNT, &n_groups);
+  for (const char *s = r->rest; *s; s++) n += *s == '|';
+  return 1 + (n_groups + n) / 16;
 }
 
 static Err *compile(RuleBook *b, const RulesDecl *d, Rule *r) {
   int code;
   PCRE2_SIZE at;
   PCRE2_UCHAR why[200] = "";
-  r->code = pcre2_compile((PCRE2_SPTR)r->rest, strlen(r->rest), PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C, &code, &at, b->compile);
-  if (r->code) return NULL;
+  r->code = pcre2_compile((PCRE2_SPTR)r->rest, strlen(r->rest), PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &code, &at, b->compile);
+  if (r->code) {
+    r->each = steps_of_item(r);
+    return NULL;
+  }
+  if (code == PCRE2_ERROR_HEAP_FAILED) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
   pcre2_get_error_message(code, why, sizeof why);
   return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s': %s", d->key, r->text, (const char *)why);
 }
@@ -103,17 +147,22 @@ static Err *list_of(HyperEnv *env, const RulesDecl *d, const RuleList **out) {
 }
 
 /* ---- comparing ----------------------------------------------------------------------------------------------------- */
-/* Steps are given in rising portions, as nobody tells how many a comparison took: few take more than the first. */
 static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
-  int rc = PCRE2_ERROR_MATCHLIMIT;
-  for (int most = 32; rc == PCRE2_ERROR_MATCHLIMIT && most <= STEPS_MAX; most *= 25) {
-    b->n_steps += most;
-    if (b->n_steps > all_steps_max) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take too long", d->key);
-    pcre2_set_match_limit(b->match, (uint32_t)most);
-    rc = pcre2_match(r->code, (PCRE2_SPTR)name, strlen(name), 0, 0, b->data, b->match);
+  PCRE2_UCHAR why[200] = "";
+  b->n_steps += 8 * r->each + (int64_t)strlen(name) / 16;
+  b->stop = MIN(b->n_steps + STEPS_MAX, ALL_STEPS_MAX);
+  b->each = r->each;
+  int rc = b->n_steps > ALL_STEPS_MAX ? PCRE2_ERROR_CALLOUT : pcre2_match(r->code, (PCRE2_SPTR)name, strlen(name), 0, 0, b->data, b->match);
+  if (b->n_steps > ALL_STEPS_MAX) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take too long", d->key);
+  if (rc == PCRE2_ERROR_CALLOUT || rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
+    return err_new(ERR_LIMIT, "metadata %s: regular expression '%.200s' takes too long to compare with %s", d->key, r->text, name);
+  if (rc == PCRE2_ERROR_NOMEMORY) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
+  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) {
+    pcre2_get_error_message(rc, why, sizeof why);
+    return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s' and %s: %s", d->key, r->text, name, (const char *)why);
   }
   *fits = rc >= 0;
-  return rc >= 0 || rc == PCRE2_ERROR_NOMATCH ? NULL : err_new(ERR_LIMIT, "metadata %s: regular expression '%.200s' takes too long to compare with %s", d->key, r->text, name);
+  return NULL;
 }
 
 /* One star at most is looked back to: at most the product of both lengths. */

@@ -522,7 +522,11 @@ static bool of_products(const Dag *d, Dx x) {
 static void add_term(Emit *e, const DxNode *red, Dx term, Vals *acc) {
   if (is_spent(e)) return;
   if (red->op == RED_CHAIN && emit_pair(e, term, acc)) return;
-  if (red->op == RED_ISUM && acc->vec && acc->n == e->n_rows && emit_steps(e, term, acc, acc)) return;
+  Vals sum;
+  if (red->op == RED_ISUM && acc->vec && acc->n == e->n_rows && emit_steps(e, term, acc, &sum)) {
+    memcpy(acc->v, sum.v, sizeof(IrRef) * (size_t)sum.n);
+    return;
+  }
   const DxNode n = e->d->node[term];
   if (red->op == RED_CHAIN && n.kind == DX_OP && n.op == DXO_ADD && of_products(e->d, term)) { /* each product in turn */
     add_term(e, red, n.arg[0], acc);

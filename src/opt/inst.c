@@ -2,7 +2,7 @@
    are called, scalar lets are replaced by their values, dimensions that are known become constants. In: a checked Module and arguments.
    Out: statements appended to the program. Errors name the op, the parameter, what was got and what was expected. */
 #include <string.h>
-#include "opt/opt.h"
+#include "opt/emit.h"
 
 typedef struct Binding { const char *name; enum { BIND_VALUE, BIND_BUF } kind; Dx value; int buf; } Binding;
 typedef struct Scope {
@@ -13,6 +13,7 @@ typedef struct Scope {
   int64_t axis_max[DX_MAX_AXES];
   int left;                 /* expressions that may still be evaluated */
   const char *op;
+  int *laid;                /* by buffer: 1 + the temporary that has a weight's elements as floats; NULL: none has */
   int sorted;               /* 1 + the weight in whose order of columns the other arguments are */
   Err *err;
 } Scope;
@@ -208,6 +209,8 @@ static int raw_twin(Tp *p, int buf) {
   return tp_buf(p, b);
 }
 
+static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset", [WA_STEP] = "step", [WA_UNIT] = "unit"};
+
 static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   Dag *d = s->p->dag;
   FormatForm *f = s->p->buf[buf].fmt;
@@ -215,6 +218,11 @@ static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   if (attr == WA_UNIT && !f->step) attr = WA_SCALE;
   if (attr != WA_VALUE && !f->integer) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: format %s has no codes; ask with: when %s.integer", s->op, f->decl->name, s->p->buf[buf].name));
   if (attr == WA_OFFSET && f->dag->node[f->offset].kind == DX_FLT && f->dag->node[f->offset].fval == 0.0f) return dx_flt(d, 0.0f);
+  if (s->laid && s->laid[buf]) {
+    if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: %s.%s is only for statements y[m,n] = .. of two indices with %s[n, k] in a chain or an isum over k", s->op, s->p->buf[buf].name, wgt_attr[attr], s->p->buf[buf].name));
+    if (s->sorted == buf + 1) k = dx_node(d, (DxNode){.kind = DX_LOAD, .type = DT_INT, .n_args = 1, .arg = {k}, .ival = s->p->buf[buf].order - 1});
+    return dx_node(d, (DxNode){.kind = DX_LOAD, .type = DT_F32, .n_args = 2, .arg = {row, k}, .ival = s->laid[buf] - 1});
+  }
   if (d->node[row].kind != DX_AXIS) {
     if (attr != WA_VALUE) return fail(s, err_new(ERR_UNSUPPORTED, "op %s: rows of a weight picked by an index have a value only, no code or scale", s->op));
     buf = raw_twin(s->p, buf);
@@ -223,8 +231,6 @@ static Dx weight(Scope *s, int buf, WgtAttr attr, Dx row, Dx k) {
   }
   return dx_node(d, (DxNode){.kind = DX_WGT, .op = (uint8_t)attr, .type = attr == WA_CODE || attr == WA_STEP ? DT_INT : DT_F32, .n_args = 2, .arg = {row, k}, .ival = buf});
 }
-
-static const char *const wgt_attr[] = {[WA_CODE] = "code", [WA_SCALE] = "scale", [WA_OFFSET] = "offset", [WA_STEP] = "step", [WA_UNIT] = "unit"};
 
 static WgtAttr attr_of(const Expr *base) {
   for (size_t i = WA_CODE; base->kind == EX_FIELD && i < COUNT_OF(wgt_attr); i++) if (!strcmp(base->name, wgt_attr[i])) return (WgtAttr)i;
@@ -557,6 +563,63 @@ static Err *store_blocks(Scope *s, const Stmt *st, TpStmt *t) {
   return lies_along(p, t->rhs, axis) ? NULL : store_through(s, st, t);
 }
 
+/* ---- weights as plain numbers ---------------------------------------------------------------------------------------- */
+/* Whether packed weights, lanes of which are rows, serve a statement: those of y[m,n] = .. w[n,k] .., k linear, from reductions that go in order or are
+   short, and of blocks of a fixed length. Else lay_weights makes floats of them first. open: axes of no fixed length. */
+static bool packed_serves(const Scope *s, const TpStmt *t, Dx x, bool striped, uint64_t open) {
+  const Dag *d = s->p->dag;
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_WGT && !s->p->buf[n->ival].raw) {
+    const FormatForm *f = s->p->buf[n->ival].fmt;
+    bool ok = f->plain || !(d->node[n->arg[1]].axes & open);
+    for (int i = 0; i < DX_MAX_AXES && n->op == WA_VALUE; i++) {
+      int64_t c = i < DX_BINDER && f->plain ? 0 : dx_coef(d, n->arg[1], i, &ok);
+      ok = ok && (i >= DX_BINDER || c % f->block == 0);
+    }
+    return !striped && ok && d->node[n->arg[0]].ival == 1 && t->n_axes == 2 && t->n_index == 2 && t->index[0] == dx_axis(s->p->dag, 0) && t->index[1] == dx_axis(s->p->dag, 1);
+  }
+  int64_t ext;
+  bool fixed = n->kind == DX_RED && dx_is_int(d, n->arg[0], &ext);
+  if (n->kind == DX_RED && n->op != RED_CHAIN && n->op != RED_ISUM) striped = striped || n->op == RED_SUM || !fixed || ext < 1 || ext > FULL_LANES;
+  if (n->kind == DX_RED && !fixed) open |= (uint64_t)1 << n->ival;
+  for (int i = 0; i < n->n_args; i++) if (!packed_serves(s, t, n->arg[i], striped, open)) return false;
+  return true;
+}
+
+/* Each weight that x reads packed, as floats in a temporary. */
+static Err *lay_weights(Scope *s, const Stmt *st, Dx x) {
+  Tp *p = s->p;
+  const DxNode n = p->dag->node[x];
+  int buf = (int)n.ival;
+  for (int i = 0; i < n.n_args; i++) TRY(lay_weights(s, st, n.arg[i]));
+  if (n.kind != DX_WGT || p->buf[buf].raw || s->laid[buf]) return NULL;
+  TpBuf to = {.name = p->buf[buf].name, .role = BUF_TEMP, .mem = IR_M_f32, .n_dims = 2, .tag = -1};
+  TpStmt t = {.n_index = 2, .n_axes = 2, .op = s->op, .text = st->name, .line = p->line, .call = p->n_calls};
+  for (int i = 0; i < 2; i++) {
+    t.index[i] = dx_axis(p->dag, i);
+    t.extent[i] = to.dim[i] = p->buf[buf].dim[i];
+  }
+  t.rhs = dx_node(p->dag, (DxNode){.kind = DX_WGT, .op = WA_VALUE, .type = DT_F32, .n_args = 2, .arg = {t.index[0], t.index[1]}, .ival = raw_twin(p, buf)});
+  TRY(err_wrap(tp_dims_check(p, to.name, &to), "op %s", s->op));
+  s->laid[buf] = (t.buf = tp_buf(p, to)) + 1;
+  TRY(tp_stmt_check(p, &t));
+  if (p->n_stmts == MAX_STMTS) return err_new(ERR_LIMIT, "op %s: more than %d statements together with those before it", s->op, MAX_STMTS);
+  PUSH(p->arena, p->stmt, p->n_stmts, p->cap_stmts, t);
+  return NULL;
+}
+
+/* The right side of a statement; of weights, in the form that serves it. */
+static Err *eval_rhs(Scope *s, const Stmt *st, TpStmt *t) {
+  t->rhs = eval(s, st->rhs);
+  if (s->err) return s->err;
+  if (packed_serves(s, t, t->rhs, false, 0)) return NULL;
+  s->laid = ARENA_ARRAY(s->p->arena, int, (size_t)s->p->n_bufs);
+  TRY(lay_weights(s, st, t->rhs));
+  t->rhs = eval(s, st->rhs);
+  s->laid = NULL;
+  return s->err;
+}
+
 static Err *add_stmt(Scope *s, const Stmt *st) {
   Tp *p = s->p;
   if (st->n_index == 0 && st->n_axes == 0) {
@@ -570,9 +633,8 @@ static Err *add_stmt(Scope *s, const Stmt *st) {
   for (int i = 0; i < st->n_axes; i++) bind(s, (Binding){st->axis[i].name, BIND_VALUE, dx_axis(p->dag, i), 0});
   for (int i = 0; i < st->n_axes; i++) t.extent[i] = extent_of(s, st->axis[i].extent, i);
   for (int i = 0; i < st->n_index; i++) t.index[i] = eval(s, st->index[i]);
-  t.rhs = eval(s, st->rhs);
+  TRY(eval_rhs(s, st, &t));
   s->n = mark;
-  if (s->err) return s->err;
   const Binding *b = lookup(s, st->name);
   int buf = b && b->kind == BIND_BUF ? b->buf : -1;
   if (buf < 0) {

@@ -454,7 +454,7 @@ static void keep_floats(Emit *e, int buf, WgtAttr attr) {
 }
 
 static void find_panels(Emit *e, Dx x) {
-  const DxNode *n = &e->d->node[x];
+  const DxNode n = e->d->node[x];
   if (!dag_walk_first(e->d, x)) return;
   int of = lower_made_of_weight(e->d, x);
   if (of >= 0 && !e->p->buf[of].raw) {
@@ -469,12 +469,12 @@ static void find_panels(Emit *e, Dx x) {
     if (s.add) find_panels(e, s.add);
     return;
   }
-  for (int i = 0; i < n->n_args; i++) find_panels(e, n->arg[i]);
-  if (n->kind == DX_WGT && !e->p->buf[n->ival].raw && (n->op == WA_SCALE || n->op == WA_OFFSET || n->op == WA_UNIT)) keep_floats(e, (int)n->ival, (WgtAttr)n->op);
-  if (n->kind != DX_WGT || e->p->buf[n->ival].raw || (n->op != WA_CODE && n->op != WA_VALUE)) return;
-  if (n->op == WA_CODE) e->panel[n->ival].steps = false; /* wanted as they are, too */
-  if (e->p->buf[n->ival].fmt->code >= 0) need_panel(e, (int)n->ival, n->op == WA_CODE, 0);
-  else if (e->panel[n->ival].value) e->panel[n->ival].expr = 0;
+  for (int i = 0; i < n.n_args; i++) find_panels(e, n.arg[i]);
+  if (n.kind == DX_WGT && !e->p->buf[n.ival].raw && (n.op == WA_SCALE || n.op == WA_OFFSET || n.op == WA_UNIT)) keep_floats(e, (int)n.ival, (WgtAttr)n.op);
+  if (n.kind != DX_WGT || e->p->buf[n.ival].raw || (n.op != WA_CODE && n.op != WA_VALUE)) return;
+  if (n.op == WA_CODE) e->panel[n.ival].steps = false; /* wanted as they are, too */
+  if (e->p->buf[n.ival].fmt->code >= 0) need_panel(e, (int)n.ival, n.op == WA_CODE, 0);
+  else if (e->panel[n.ival].value) e->panel[n.ival].expr = 0;
 }
 
 static void ask_rows(Emit *e, int buf, const Dx *index, int n_index) {

@@ -310,9 +310,9 @@ Err *lower_region(Arena *a, const TpPlan *p, int region, const Sched *s, const c
 bool lower_shares_rows(const Tp *p, const TpStmt *t, int axis, int n_rows);
 /* A float made of one weight's value, constants and nothing else (not the value itself, nor a product or sum): its buffer; -1: something else. */
 int lower_made_of_weight(const Dag *d, Dx x);
-/* step.c: w.step * (isum(a * w.code) - w.bias * isum(a)), of a weight with steps. */
+/* step.c: w.step * (isum(a * w.code) - w.bias * isum(a)), of a weight with steps. Makes new nodes: pointers to nodes are old after it. */
 typedef struct StepSum { int buf; Dx inner, add; } StepSum; /* the isum with codes; what is added to it, 0: nothing */
-bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out);
+bool lower_sum_of_steps(Tp *p, Dx x, StepSum *out);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
 bool lower_matrix(const TpPlan *p, int region, Sched *s);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);

@@ -1,33 +1,39 @@
 /* Layouts: weights whose elements several tensors of a checkpoint hold together. Which text fits the tensors at hand, and what it means:
    x(n, k) is evaluated for every column of a block with the row and the block left open, and what comes out goes the way of every format.
    In: a checked layout, elements and extents of the tensors found. Out: FormatForm, whose leaves are over elements of those tensors. */
+#include <stdlib.h>
 #include <string.h>
 #include "opt/fmteval.h"
 
 enum { MAX_TERMS = 8, ROW_AXIS = 0, BLOCK_AXIS = 1, BLOCK_MAX = 256 };
 
 /* ---- division ------------------------------------------------------------------------------------------------------ */
-typedef struct Terms { Dx of[MAX_TERMS]; int64_t by[MAX_TERMS], k; int n; bool over; } Terms;
+typedef struct Terms { Dx of[MAX_TERMS]; int64_t by[MAX_TERMS], k; int n; bool less, over; } Terms; /* less: differences are taken apart too */
 
 static void add_term(Terms *t, Dx x, int64_t by) {
   int i = 0;
   while (i < t->n && t->of[i] != x) i++;
   if (i == MAX_TERMS) t->over = true;
   else if (i == t->n) t->of[t->n] = x, t->by[t->n++] = by;
-  else t->by[i] += by;
+  else if (__builtin_add_overflow(t->by[i], by, &t->by[i])) t->over = true;
 }
 
 static void terms_of(const Dag *d, Dx x, int64_t by, Terms *t) {
   const DxNode *n = &d->node[x];
   int64_t v;
-  if (n->kind == DX_INT) t->k += n->ival * by;
+  if (n->kind == DX_INT) t->over |= __builtin_mul_overflow(n->ival, by, &v) || __builtin_add_overflow(t->k, v, &t->k);
   else if (n->kind == DX_OP && n->op == DXO_ADD) {
     Dx a = n->arg[0], b = n->arg[1];
     terms_of(d, a, by, t);
     terms_of(d, b, by, t);
-  } else if (n->kind == DX_OP && n->op == DXO_MUL && dx_is_int(d, n->arg[1], &v)) terms_of(d, n->arg[0], by * v, t);
-  else if (n->kind == DX_OP && n->op == DXO_MUL && dx_is_int(d, n->arg[0], &v)) terms_of(d, n->arg[1], by * v, t);
-  else add_term(t, x, by);
+  } else if (t->less && n->kind == DX_OP && n->op == DXO_SUB && by > INT64_MIN) {
+    Dx a = n->arg[0], b = n->arg[1];
+    terms_of(d, a, by, t);
+    terms_of(d, b, -by, t);
+  } else if (n->kind == DX_OP && n->op == DXO_MUL && (dx_is_int(d, n->arg[1], &v) || dx_is_int(d, n->arg[0], &v))) {
+    if (__builtin_mul_overflow(by, v, &v)) t->over = true;
+    else terms_of(d, n->arg[dx_is_int(d, n->arg[1], NULL) ? 0 : 1], v, t);
+  } else add_term(t, x, by);
 }
 
 /* The constant comes last, so that what differs by a constant shares all else. */
@@ -78,20 +84,21 @@ static Dx format_element(FmtEval *s, int part, const FormatDecl *f, Dx byte, int
 }
 
 /* A tensor whose bytes 31 bits do not count: packing counts from the first row of a tile, so the rows of one must lie within FAR_BYTES. What depends on the
-   row is a row, a row divided, or small. */
+   row is a row, a row divided, or small, and may count down. */
 enum { FAR_BYTES = 1 << 30, FAR_SMALL = 1 << 24 };
 static bool note_far(FmtEval *s, int part, const Terms *at) {
   Dag *d = s->d;
   int64_t each = 1, slack = 0, c = 1;
   for (int i = 0; i < at->n; i++) {
     const DxNode *n = &d->node[at->of[i]];
+    int64_t by = llabs(MAX(at->by[i], -INT64_MAX));
     if (!(n->axes >> ROW_AXIS & 1)) continue;
     bool cut = n->kind == DX_OP && n->op == DXO_DIV && dx_is_int(d, n->arg[1], &c), row = d->node[cut ? n->arg[0] : at->of[i]].kind == DX_AXIS;
     DxRange r = dx_range(d, at->of[i], s->axis_max);
-    if (r.lo >= 0 && r.hi <= FAR_SMALL && at->by[i] <= FAR_SMALL && r.hi * at->by[i] <= FAR_SMALL) continue;
-    if (!row || at->by[i] > FAR_BYTES) return false;
-    each += (at->by[i] + (cut ? c : 1) - 1) / (cut ? c : 1);
-    slack += cut ? at->by[i] : 0;
+    if (r.lo >= 0 && r.hi <= FAR_SMALL && by <= FAR_SMALL && r.hi * by <= FAR_SMALL) continue;
+    if (!row || c < 1 || by > FAR_BYTES) return false;
+    each += (by + (cut ? c : 1) - 1) / (cut ? c : 1);
+    slack += cut ? by : 0;
   }
   int64_t reach = (FAR_BYTES - MAX_TERMS * FAR_SMALL - slack) / each;
   if (reach < 1) return false;
@@ -107,7 +114,7 @@ Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index) {
   if (p->n_dims != n_index) return fmt_fail(s, err_new(ERR_SHAPE, "layout %s: %s has %d dimensions, got %d indices", s->f->name, name, p->n_dims, n_index));
   const FormatDecl *f = dx_mem(p->elt) ? NULL : lang_format(s->m, p->elt);
   int64_t n_bytes = f ? f->n_bytes : ir_mem_bytes[dx_mem(p->elt)], stride = n_bytes;
-  Terms at = {0};
+  Terms at = {.less = true};
   for (int i = n_index - 1; i >= 0; i--) {
     DxRange r = dx_range(s->d, index[i], s->axis_max);
     if (r.lo < 0 || r.hi >= p->dim[i])

@@ -106,7 +106,7 @@ static const TpStmt *given(const Tp *p, Dx x) {
 }
 
 /* add is -bias * isum(a) over the very elements that inner = isum(a * code) sums. */
-static bool is_bias_of(const Tp *p, Dx add, Dx inner, int buf) {
+static bool is_bias_of(Tp *p, Dx add, Dx inner, int buf) {
   Dag *d = p->dag;
   const TpStmt *z = given(p, add), *u;
   int64_t times = 0;
@@ -124,7 +124,7 @@ static bool is_bias_of(const Tp *p, Dx add, Dx inner, int buf) {
   return dx_rewrite(d, d->node[u->rhs].arg[1], put_axes, &to_inner) == summed_with_code(d, inner, buf);
 }
 
-bool lower_sum_of_steps(const Tp *p, Dx x, StepSum *out) {
+bool lower_sum_of_steps(Tp *p, Dx x, StepSum *out) {
   const Dag *d = p->dag;
   Dx step, sum;
   if (d->node[x].type != DT_INT || !dx_is_product(d, x, DX_WGT, &step, &sum)) return false;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include "text/priv.h"
 
-enum { MAX_INPUT = 1 << 30 };
+enum { MAX_INPUT = 1 << 30, MAX_SHOWN = 40 };
 
 static void print_ids(Str *out, const TextIds *ids, bool json) {
   if (json) str_add_c(out, '[');
@@ -61,8 +61,8 @@ static Err *tokenize_line(const TextVocab *v, unsigned flags, const char *p, siz
   Arena *a = arena_new("line");
   Val text;
   TextIds ids = {0};
-  Err *e = text_json_parse(a, p, n, &text);
-  if (!e && text.kind != V_STR) e = err_new(ERR_USAGE, "expected a JSON string, got %s", val_type_name(text));
+  Err *e = is_blank(p, n) ? err_new(ERR_FORMAT, "is blank, expected a JSON string: an empty text is \"\"") : text_json_parse(a, p, n, &text);
+  if (!e && text.kind != V_STR) e = err_new(ERR_FORMAT, "expected a JSON string, got %s", val_type_name(text));
   if (!e) e = text_tokenize(v, text.u.s->p, text.u.s->n, flags, &ids);
   if (!e) print_ids(out, &ids, true);
   text_ids_free(&ids);
@@ -100,12 +100,11 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   double before = processor_ms();
   TRY(open_vocab(o, &v, &own));
   double load_ms = own ? processor_ms() - before : o->load_ms;
-  Err *e = os_read_all(in, MAX_INPUT, &input);
+  Err *e = err_wrap(os_read_all(in, MAX_INPUT, &input), "standard input"); /* an operand is always read */
   if (!e && o->times > 0) {
     e = time_text(v, o, &input, load_ms, &result);
   } else if (!e && o->lines) {
-    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++)
-      if (!is_blank(p, n)) e = tokenize_line(v, tokenize_flags(o), p, n, line, &result);
+    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++) e = tokenize_line(v, tokenize_flags(o), p, n, line, &result);
   } else if (!e) {
     e = text_tokenize(v, input.p ? input.p : "", input.n, tokenize_flags(o), &ids);
     if (!e) print_ids(&result, &ids, o->json);
@@ -117,17 +116,36 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   return e;
 }
 
+/* Whether a line is a JSON array of whole numbers and nothing else: a program wrote it, and where it is broken ids are missing. */
+static Err *array_check(const char *p, size_t n) {
+  size_t i = 0;
+  char want = '['; /* '0': a number or, at the beginning, the end; ',': a comma or the end */
+  bool first = true;
+  for (; i < n; i++) {
+    if (strchr(" \t\r", p[i]) && p[i]) continue;
+    if (want == '[' && p[i] == '[') want = '0';
+    else if (want == '0' && p[i] >= '0' && p[i] <= '9') {
+      while (i + 1 < n && p[i + 1] >= '0' && p[i + 1] <= '9') i++;
+      want = ',', first = false;
+    } else if (want == ',' && p[i] == ',') want = '0';
+    else if ((want == ',' || (want == '0' && first)) && p[i] == ']') want = 'e';
+    else return err_new(ERR_FORMAT, "byte %zu is 0x%02x, expected an array of token ids: [1, 2, 3]", i, (unsigned char)p[i]);
+  }
+  return want == 'e' ? NULL : err_new(ERR_FORMAT, want == '[' ? "is blank, expected an array of token ids: no ids are []" : "ends inside an array of token ids, expected ']'");
+}
+
 /* Numbers wherever they stand: brackets, commas and spaces only separate. */
 static Err *read_ids(const TextVocab *v, const char *p, size_t n, TextIds *ids) {
   for (size_t i = 0; i < n;) {
     if (p[i] < '0' || p[i] > '9') {
-      if (!strchr("[], \t\r\n", p[i]) || !p[i]) return err_new(ERR_USAGE, "unexpected character '%c' among the ids", p[i]);
+      if (!strchr("[], \t\r\n", p[i]) || !p[i]) return err_new(ERR_FORMAT, "byte %zu is 0x%02x, expected token ids in digits", i, (unsigned char)p[i]);
       i++;
       continue;
     }
+    size_t start = i;
     int64_t id = 0;
-    while (i < n && p[i] >= '0' && p[i] <= '9' && id <= INT32_MAX) id = id * 10 + (p[i++] - '0');
-    if (id >= v->n_tokens) return err_new(ERR_USAGE, "id %lld, expected 0 to %d", (long long)id, v->n_tokens - 1);
+    for (; i < n && p[i] >= '0' && p[i] <= '9'; i++) if (id <= INT32_MAX) id = id * 10 + (p[i] - '0');
+    if (id >= v->n_tokens) return err_new(ERR_FORMAT, "id %.*s%s, expected 0 to %d", (int)MIN(i - start, (size_t)MAX_SHOWN), p + start, i - start > MAX_SHOWN ? ".." : "", v->n_tokens - 1);
     text_ids_add(ids, (int32_t)id);
   }
   return NULL;
@@ -136,7 +154,8 @@ static Err *read_ids(const TextVocab *v, const char *p, size_t n, TextIds *ids) 
 static Err *detokenize_part(const TextVocab *v, const TextTokenizeOptions *o, const char *p, size_t n, bool json, Str *out) {
   TextIds ids = {0};
   Str text = {0};
-  Err *e = read_ids(v, p, n, &ids);
+  Err *e = o->lines ? array_check(p, n) : NULL;
+  if (!e) e = read_ids(v, p, n, &ids);
   if (!e) {
     text_detokenize(v, ids.p, ids.n, o->skip_special ? TEXT_SKIP_SPECIAL : 0, &text);
     if (json) {
@@ -161,10 +180,9 @@ Err *text_cmd_detokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
   const char *p;
   size_t at = 0, n;
   TRY(open_vocab(o, &v, &own));
-  Err *e = os_read_all(in, MAX_INPUT, &input);
+  Err *e = err_wrap(os_read_all(in, MAX_INPUT, &input), "standard input"); /* an operand is always read */
   if (!e && o->lines) {
-    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++)
-      if (!is_blank(p, n)) e = err_wrap(detokenize_part(v, o, p, n, true, &result), "line %d", line);
+    for (int line = 1; !e && line_of(&input, &at, &p, &n); line++) e = err_wrap(detokenize_part(v, o, p, n, true, &result), "line %d", line);
   } else if (!e) {
     e = detokenize_part(v, o, input.p ? input.p : "", input.n, o->json, &result);
   }

@@ -19,7 +19,6 @@ static inline int text_utf8_next(const char *p, const char *end, int32_t *cp) {
 static inline int text_digit(int c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99; }
 int text_utf8_put(int32_t cp, char out[4]);                       /* bytes written */
 void text_utf8_add(Str *s, int32_t cp);
-size_t text_utf8_valid(const char *p, size_t n);                  /* length of the valid prefix */
 size_t text_utf8_count(const char *p, size_t n);                  /* characters; a broken byte counts as one */
 int text_utf8_seq_len(const char *p, size_t n, bool *complete);   /* what to emit next: a whole character, or a maximal broken part */
 typedef enum CharClass { CHAR_LETTER = 1, CHAR_MARK = 2, CHAR_NUMBER = 4, CHAR_PUNCT = 8, CHAR_SYMBOL = 16, CHAR_SEPARATOR = 32, CHAR_OTHER = 64 } CharClass;

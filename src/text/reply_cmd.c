@@ -73,7 +73,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
   Err *e = os_read_input(o->template_path, MAX_INPUT, &template);
   if (!e) e = check_template(o->template_path, &template);
   if (!e) e = read_tools(o->tools_path, &tools);
-  if (!e) e = os_read_all(in, MAX_INPUT, &input);
+  if (!e) e = err_wrap(os_read_all(in, MAX_INPUT, &input), "standard input");
   if (!e) {
     if (!template.p) str_add(&template, "");
     parse(o, &template, tools, &input, &p);

@@ -72,6 +72,11 @@ Err *text_tokenize(const TextVocab *v, const void *bytes, size_t n, unsigned fla
    that has one of them. Of texts without such spellings the ids are the same. user NULL: all are trusted. */
 Err *text_tokenize_marked(const TextVocab *v, const void *bytes, const uint8_t *user, size_t n, unsigned flags, TextIds *out);
 
+size_t text_utf8_valid(const char *p, size_t n);             /* utf8.c: length of the valid prefix */
+/* For what is typed character by character. */
+int32_t text_char_read(const char *p, size_t n);             /* the character that n bytes of UTF-8 are, -1: they are not one */
+int32_t text_char_join(int32_t a, int32_t b);                /* the one character that both make in NFC (a syllable of its letters), -1: there is none */
+
 /* decode.c: ids to text. A decoder never emits part of a character: it holds incomplete bytes back. Broken bytes print as U+FFFD. */
 typedef struct TextDecoder {
   const TextVocab *vocab;

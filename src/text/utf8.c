@@ -224,3 +224,20 @@ void text_normal_form(const char *p, size_t n, NormalForm form, Str *out) {
   }
   str_add_n(out, done, (size_t)(end - done));
 }
+
+int32_t text_char_read(const char *p, size_t n) {
+  int32_t c;
+  return n && (size_t)text_utf8_next(p, p + n, &c) == n ? c : -1;
+}
+
+int32_t text_char_join(int32_t a, int32_t b) {
+  Str apart = {0}, whole = {0};
+  if (text_char_is_still(b, FORM_NFC)) return -1; /* nearly all */
+  text_utf8_add(&apart, a);
+  text_utf8_add(&apart, b);
+  text_normal_form(apart.p, apart.n, FORM_NFC, &whole);
+  int32_t c = text_char_read(whole.p, whole.n);
+  str_free(&apart);
+  str_free(&whole);
+  return c;
+}

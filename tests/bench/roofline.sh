@@ -33,6 +33,8 @@ expect "a prompt longer than the model's context" 2 "$LUMEN" bench $M --prompt 1
 has "both are named" "$err" "--prompt 100000"
 has "and the model's" "$err" "the model was made for 512"
 expect "more context than there may be" 2 "$LUMEN" bench $M --context 17m
+expect "a context that what is generated goes past" 2 "$LUMEN" bench $M --context 16777216 -g 2
+has "all three are named" "$err" "--context 16777216, --generate 2), but the most is 16777216"
 
 odd="$TEST_TMP/a&b <i>\"x\" $(printf '\377\303\050').gguf"
 cp $M "$odd"

@@ -21,17 +21,17 @@ early() {
 }
 early 1 "expected null, boolean" --schema "$D/schema.json"
 early 1 "No such file" --schema "$D/none.json"
-early 1 "regular expression" --regex '('
+early 2 "regular expression" --regex '('
 early 1 "GBNF" --gbnf "$D/g.gbnf"
-early 2 "JSON array" --tools "$D/no_array.json"
-early 2 "tools" --tools "$D/nameless.json"
+early 1 "JSON array" --tools "$D/no_array.json"
+early 1 "tools" --tools "$D/nameless.json"
 early 1 "broken.jinja" --chat-template-file "$D/broken.jinja"
 early 2 "token id" --stop-token x
 early 2 "stop text 1 is empty" --stop ''
 early 2 "ID=X" --logit-bias x
 early 2 "one of them" --regex a --json-object
 early 2 "no tools are offered" --strict
-expect "before the model: a request" 2 "$LUMEN" run no-such-model --request "$D/request.json"
+expect "before the model: a request" 1 "$LUMEN" run no-such-model --request "$D/request.json"
 has "its form is named" "$err" "nonsense"
 
 # late CODE TEXT COMMAND..   what needs the model's files, but not its weights.
@@ -51,7 +51,7 @@ late 1 "the context holds 2" logits $M -c 2 --ids tests/cli/early.ids --out "$D/
 printf '1 2 512' > "$D/ids"
 late 1 "token 512" logits $M --ids "$D/ids" --out "$D/logits"
 printf '{"messages":[{"role":"nobody"}]}' > "$D/r.json"
-late 2 "messages[0]" run $M --request "$D/r.json"
+late 1 "messages[0]" run $M --request "$D/r.json"
 late 2 '"fly"' run $M hi --tools tests/cli/early.tools.json --tool-choice fly
 
 # Where the result goes is looked at before the work.

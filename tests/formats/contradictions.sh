@@ -3,7 +3,7 @@
 # runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/contradictions.py" <<'END'
-import json, os, shutil, subprocess, sys
+import json, os, resource, shutil, subprocess, sys
 sys.path[:0] = ["tests", "tests/models"]
 from told import told, end
 import folder
@@ -110,6 +110,19 @@ for case, path, value in (
 ):
     r = decode(case, path, value)
     told(f"{case}: {path} = {'gone' if value is NONE else value} is fine", None if r.returncode == 0 else r.stderr.decode()[:400])
+# What PCRE2 does between two steps back, and every comparison of many, is bounded too: seconds where it was minutes.
+LONG, MANY = ".*.*.*" + "z*+y*+" * 680 + r"\d\d\d\d", ".*.*" + "z*+y*+" * 45 + r"\d\d\d\d"
+for name, texts, says in (("long", 300 * ["re:" + LONG], "takes too long to compare with model.layers.0.self_attn.k_proj"),
+                          ("many", [f"re:(?#{i}){MANY}" for i in range(8000)], "metadata quantization_config.ignore: its regular expressions take too long"),
+                          ("large", [f"re:(?:.*.*(?:{'z|' * 700}z){{4}}q){i}" for i in range(1900)], "metadata quantization_config.ignore: its regular expressions take more than 64 MiB"),
+                          ("groups", [f"re:{'()' * 400}.*.*" + r"\d\d\d" for i in range(900)], "takes too long to compare with"),
+                          ("alternatives", 300 * [f"re:.*(?:{'|' * 4000})" + r"\d\d\d"], "takes too long to compare with")):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+    r = decode("int4-ct-g128", "ignore", texts)
+    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    told(f"{name} expressions that take long are given up", None if r.returncode == 1 and says in r.stderr.decode() and took < 8 else f"{took} s, {r.returncode} {r.stderr.decode()[-300:]}")
+r = decode("int4-ct-g128", "ignore", [f"re:.*shared_experts{i}.*" for i in range(8000)])
+told("8000 expressions that do not are not", None if r.returncode == 0 else r.stderr.decode()[:300])
 r = decode("gptq-v1-desc_act", "", None, drop=(".g_idx",))
 told("columns out of order, of which no tensor tells the order", None if r.returncode == 1 and b"desc_act: 1, but the tensors say 0" in r.stderr else str(r))
 r = decode("gptq-v1", "dynamic", {".*k_proj": {"desc_act": True}}, drop=(".g_idx",))

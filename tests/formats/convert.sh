@@ -3,7 +3,7 @@
 . tests/lib.sh
 model=tests/models/llama/model.gguf
 cat > "$TEST_TMP/convert.py" <<'END'
-import array, random, subprocess, sys
+import array, os, random, subprocess, sys
 sys.path.insert(0, "tests")
 import gguf as writer
 from told import told, end
@@ -87,9 +87,34 @@ r = run("convert", f"{tmp}/in.gguf", f"{tmp}/keep.gguf", "--quant", "q8_0", "--k
 _, t, _ = tensors(f"{tmp}/keep.gguf")
 told("--keep names formats, and none", None if [t[k][1] for k in raw] == [2, 0, 0] else str(t) + r.stderr.decode())
 r = run("convert", f"{tmp}/in.gguf", f"{tmp}/not.gguf", "--quant", "q8_0", "--keep", "zz*=q4_00")
-told("--keep of an unknown format is refused, though no tensor has the name", None if r.returncode == 1 and b"--keep zz*=q4_00: format 'q4_00': no such format" in r.stderr else str(r))
+told("--keep of an unknown format is refused, though no tensor has the name", None if r.returncode == 2 and b"--keep zz*=q4_00: format 'q4_00': no such format" in r.stderr else str(r))
 r = run("convert", f"{tmp}/in.gguf", f"{tmp}/not.gguf", "--quant", "q8_0", "--keep", "zz*=q4_0", "--keep", "w*=")
 told("--keep of no tensor is told of", None if r.returncode == 0 and b"--keep zz*=q4_0: decides for no tensor" in r.stderr and b"--keep w*" not in r.stderr else str(r))
+r = run("convert", f"{tmp}/in.gguf", f"{tmp}/not.gguf", "--keep", "*=f16", "--keep", "n.*=bf16")
+_, t, data = tensors(f"{tmp}/not.gguf")
+why = None if [t[k][1] for k in raw] == [1, 0, 1] and data[t["n.weight"][2]:][:2048] == raw["n.weight"] else str(t)
+told("--keep leaves tensors of one dimension", why or (None if b"--keep n.*=bf16: decides for no tensor" in r.stderr else r.stderr.decode()))
+# Weights that are no numbers, and numbers that the format cannot hold: (name, value, place, formats that cannot, formats that can). 70000 is past f16, 3e38 past bf16's scale of none.
+nan, inf = float("nan"), float("inf")
+for what, value, cannot, can in (("a large weight", 3e38, ("f16", "q4_0", "q8_0", "q4_k"), ("bf16",)), ("a weight past f16", 70000.0, ("f16",), ("q8_0", "q4_0", "bf16")), ("a negative one", -65520.0, ("f16",), ()), ("f16's largest", 65519.0, (), ("f16",)), ("past bf16", 3.4e38, ("bf16",), ())):
+    for threads, place in (("1", 5), ("3", 512 * 258 + 7)):
+        x = array.array("f", wide)
+        x[place] = value
+        writer.write(f"{tmp}/odd.gguf", {"general.architecture": "none"}, [("v.weight", (512, 259), 0, raw["w.weight"]), ("w.weight", (512, 259), 0, x.tobytes())])
+        for fmt in cannot + can:
+            r = run("convert", f"{tmp}/odd.gguf", f"{tmp}/odd-{fmt}.gguf", "--quant", fmt, "-t", threads)
+            said = r.stderr.decode()
+            left = os.path.exists(f"{tmp}/odd-{fmt}.gguf")
+            if left:
+                os.remove(f"{tmp}/odd-{fmt}.gguf")
+            good = (r.returncode == 1 and not left and "tensor w.weight: " in said and f"of row {place // 512}," in said and f"in {fmt};" in said) if fmt in cannot else (r.returncode == 0 and left and "finite" not in said)
+            told(f"{what} at {place}, {fmt}: {'refused, and no file is left' if fmt in cannot else 'goes'}", None if good else f"{r.returncode} {left} {said}")
+for fmt in ("f16", "bf16"):
+    x = array.array("f", wide)
+    x[0], x[700], x[-1] = nan, -inf, inf
+    writer.write(f"{tmp}/odd.gguf", {"general.architecture": "none"}, [("u.weight", (512, 259), 0, raw["w.weight"]), ("v.weight", (512, 259), 0, x.tobytes()), ("w.weight", (512, 259), 0, x.tobytes())])
+    r = run("convert", f"{tmp}/odd.gguf", f"{tmp}/odd.{fmt}", "--quant", fmt, "--quiet")
+    told(f"weights that were no numbers, {fmt}: a warning", None if r.returncode == 0 and b"6 weights of 2 tensors, first of v.weight, are not finite" in r.stderr else str(r))
 run("convert", f"{tmp}/keep.gguf", f"{tmp}/same.gguf", "--quant", "q8_0", "--keep", "*=")
 same = run("convert", f"{tmp}/same.gguf", f"{tmp}/again.gguf", "--quant", "q8_0", "--keep", "*=")
 told("converting to what it is changes nothing", None if open(f"{tmp}/same.gguf", "rb").read() == open(f"{tmp}/again.gguf", "rb").read() else "bytes differ " + same.stderr.decode())
@@ -118,7 +143,7 @@ for f in q8_0 q5_1 mxfp4 q4_0; do
 done
 expect "no --quant" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf"
 expect "one operand" 2 "$LUMEN" convert "$model" --quant q8_0
-expect "an unknown format" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_9
+expect "an unknown format" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_9
 expect "a --keep that is none" 2 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep blk
 expect "a --keep that does not fit" 1 "$LUMEN" convert "$model" "$TEST_TMP/x.gguf" --quant q8_0 --keep '*=q4_k'
 expect "a folder that is not there" 1 "$LUMEN" convert "$model" "$TEST_TMP/none/x.gguf" --quant q8_0

@@ -30,6 +30,26 @@ layout ordered [N, K] = "*.weight" {
   tensor order : i32[K] groups 7 = "*.order"
   x(n, k) = w[order[k] * (P / 7), n / 2] * s[n, k]
 }
+layout backwards [N, K] = "*.weight" {
+  tensor w : i32[N, P] = "*.backwards"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[(N - 1) + n * (0 - 1), k * (P / K)] * s[n, k]
+}
+layout pairs_backwards [N, K] = "*.weight" {
+  tensor w : i32[N / 2, P] = "*.pairs_backwards"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[N / 2 - 1 - n / 2, P - 2 - k * (P / K) + n % 2] * s[n, k]
+}
+layout bytes [N, K] = "*.weight" {
+  tensor w : f8_e4m3[N, P] = "*.bytes"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[n, k * (P / K)] * s[n, k]
+}
+layout many [N, K] = "*.weight" {
+  tensor w : f8_e4m3[P, N] = "*.many"
+  tensor c : f32[K] = "*.column"
+  x(n, k) = w[k + 127, N - 1 - n] * c[k]
+}
 EOS
 cat > "$TEST_TMP/far.py" <<'EOS'
 import json, os, struct, subprocess, sys
@@ -86,6 +106,39 @@ case("halves", "halves", 2, [N, H], lambda n, k: n * H + k * (H // K), lambda v:
 case("column by column", "by_column", 4, [P, N], lambda n, k: k * (P // K) * N + n)
 O = 2 * P // 7 * 7
 case("columns as data says, two rows in one", "ordered", 4, [O, N // 2], lambda n, k: ORDER[k] * (O // 7) * (N // 2) + n // 2, value=lambda n, k: n // 2 * 20 + 10 + k)
+for wide in (P, 50_000_000, 60_000_000):
+    case(f"from the last row up, {4 * wide // 1000000} MB each", "backwards", 4, [N, wide], lambda n, k: (N - 1 - n) * wide + k * (wide // K))
+W = 60_000_000
+case("two rows in one from the last up, columns too", "pairs_backwards", 4, [N // 2, W], lambda n, k: (N // 2 - 1 - n // 2) * W + W - 2 - k * (W // K) + n % 2)
+B = 56_000_000
+case("bytes", "bytes", 1, [N, B], lambda n, k: n * B + k * (B // K), lambda v: bytes([(7 + v % 8) << 3]), lambda n, k: 2.0 ** ((n * 10 + k) % 8))
+
+
+def many():
+    """More rows than are called a small number, counted down, one element of a byte each."""
+    rows, at = 17_000_000, (0, 5, 16, 1 << 24, 16_999_999)
+    folder, n_bytes = tmp + "/many", 128 * rows
+    os.mkdir(folder)
+    with open(folder + "/config.json", "w") as f:
+        f.write("{}")
+    text = json.dumps({"a.many": {"dtype": "F8_E4M3", "shape": [128, rows], "data_offsets": [0, n_bytes]}, "a.column": {"dtype": "F32", "shape": [1], "data_offsets": [n_bytes, n_bytes + 4]}}).encode()
+    with open(folder + "/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        start = f.tell()
+        f.truncate(start + n_bytes)
+        for i, n in enumerate(at):
+            f.seek(start + 127 * rows + rows - 1 - n)
+            f.write(bytes([(8 + i) << 3]))
+        f.seek(start + n_bytes)
+        f.write(struct.pack("<f", 3))
+    r = subprocess.run([lumen, "decode", folder, "a.weight", "--std", tmp + "/std"], capture_output=True, timeout=100)
+    got = [struct.unpack_from("<f", r.stdout, 4 * n)[0] for n in at] if len(r.stdout) == 4 * rows else []
+    others = len(r.stdout) - r.stdout.count(0)
+    told("17 million rows counted down", None if got == [3 * 2.0 ** (1 + i) for i in range(len(at))] and others == 2 * len(at) else f"{r.returncode} {r.stderr.decode()[:300]} {got} {others}")
+    subprocess.run(["rm", "-r", folder], check=True)
+
+
+many()
 folder = write("odd_even", 4, [2, N // 2, P], lambda n, k: 0, lambda v: bytes(4))
 r = subprocess.run([lumen, "decode", folder, "a.weight", "--std", tmp + "/std"], capture_output=True, timeout=100)
 told("rows side by side that lie half a tensor apart are refused", None if r.returncode == 1 and b"layout odd_even: w holds 2240000000 bytes, and its rows lie too far apart" in r.stderr else str(r))

@@ -10,6 +10,11 @@ expect "kern --json" 0 "$LUMEN" kern 'rms_norm x=f32[3,64] w=f32[64] eps=1e-5' -
 is_json "kern --json lists kernels" "$out" 'o["kernels"][0]["code_bytes"] > 0 and o["target"]'
 expect "kern --check" 0 "$LUMEN" kern 'linear w=q5_1[20,64] x=f32[3,64]' --check --target all --threads 2
 has "kern --check says what it ran" "$out" "bit for bit the interpreter's: 6 shapes"
+for spec in 'embed w=q4_0[64,64] t=i32[4]=63' 'embed w=q4_0[64,64] t=i32[M]=60' 'take_rows x=f32[3,64] row=i32[3]=2' 'take_rows x=f32[M,64] row=i32[2]=4'; do
+  expect "kern --check: $spec, of which smaller shapes hold less" 0 "$LUMEN" kern "$spec" --check
+done
+expect "kern --check: values that fit nowhere" 2 "$LUMEN" kern 'embed w=q4_0[64,64] t=i32[M]=64' --check
+has "kern --check: values that fit nowhere" "$err" "with values up to 64 something is indexed outside its dimensions"
 expect "kern --check --precision f32 --json" 0 "$LUMEN" kern 'linear w=q5_1[20,64] x=f32[3,64]' --check --precision f32 --json
 is_json "kern --check --json" "$out" 'o["same_bits"] and o["precision"] == "f32"'
 expect "kern --time --json, the fixed form" 0 "$LUMEN" kern 'linear w=f32[256,256] x=f32[256,256]' --time --threads 2 --json

@@ -193,7 +193,7 @@ static void run_tables(void) {
 #define BUILTIN(name, args, result, hyper_only, meaning) #name,
 #include "lang/builtins.def"
 #undef BUILTIN
-#define SCALAR(name, bytes, is_float) #name,
+#define SCALAR(name, bytes, is_float, too_large) #name,
 #include "lang/scalars.def"
 #undef SCALAR
 #define ATTR(name, kind, indexed, meaning) "w." #name,

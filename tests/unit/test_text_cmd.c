@@ -59,8 +59,9 @@ int main(void) {
   }
   TEST("tokenize --lines: a JSON string in, an array out") {
     o = (TextTokenizeOptions){.tokenizer = o.tokenizer, .lines = true};
-    gives(text_cmd_tokenize, o, "\"G\"\n\"\"\n\n\"a\\u0000\\nb\"", "[420]\n[]\n[264, 3, 13, 28726]\n");
+    gives(text_cmd_tokenize, o, "\"G\"\n\"\"\n\"a\\u0000\\nb\"", "[420]\n[]\n[264, 3, 13, 28726]\n");
     fails(text_cmd_tokenize, o, "\"G\"\n7\n\"G\"\n", "[420]\n", "line 2");
+    fails(text_cmd_tokenize, o, "\"G\"\n \n\"G\"\n", "[420]\n", "line 2: is blank");
     fails(text_cmd_tokenize, o, "\"G", "", "line 1");
   }
   TEST("markup in a text from a user") {
@@ -78,8 +79,16 @@ int main(void) {
     o.lines = true;
     gives(text_cmd_detokenize, o, "[420]\n[264, 3]\n", "\"G\"\n\"a\\u0000\"\n");
     fails(text_cmd_detokenize, o, "[420]\n[32000]", "\"G\"\n", "line 2: id 32000");
-    fails(text_cmd_detokenize, o, "[-1]", "", "'-'");
-    fails(text_cmd_detokenize, o, "[99999999999999999999]", "", "line 1");
+    fails(text_cmd_detokenize, o, "[-1]", "", "byte 1 is 0x2d");
+    fails(text_cmd_detokenize, o, "[99999999999999999999]", "", "line 1: id 99999999999999999999, expected 0 to");
+    static const char *const broken[] = {"", " ", "1", "[1", "[1,]", "[,1]", "[1 2]", "[[1]]", "[1],", "[1] [2]", "[]]", "[1,,2]", "[1.5]", "[\"1\"]"};
+    for (size_t i = 0; i < COUNT_OF(broken); i++) {
+      Str line = {0};
+      str_addf(&line, "[420]\n%s\n[420]", broken[i]);
+      fails(text_cmd_detokenize, o, line.p, "\"G\"\n", "line 2: ");
+      str_free(&line);
+    }
+    gives(text_cmd_detokenize, o, " [ 420 ,\t264 ] \r\n[]\n", "\"G a\"\n\"\"\n");
   }
   TEST("what is no tokenizer is refused") {
     static const char *const none[] = {"tests/text", "tests/text/none", "tests/text/README.md", "tests/text/templates/templates.json"};

@@ -243,7 +243,17 @@ static void test_normal_forms(void) {
   }
 }
 
+static void test_joining(void) {
+  TEST("characters that are typed in parts become whole") {
+    EXPECT(text_char_join(0x1112, 0x1161) == 0xd558 && text_char_join(0xd558, 0x11ab) == 0xd55c, "a syllable of its letters");
+    EXPECT(text_char_join('e', 0x302) == 0xea && text_char_join(0xea, 0x301) == 0x1ebf, "marks, one after another");
+    EXPECT(text_char_join('a', 'b') < 0 && text_char_join('x', 0x301) < 0 && text_char_join(0xd55c, 0x1161) < 0, "those that make none");
+    EXPECT(text_char_read("\xed\x95\x9c", 3) == 0xd55c && text_char_read("\xed\x95", 2) < 0 && text_char_read("ab", 2) < 0 && text_char_read("", 0) < 0, "one character");
+  }
+}
+
 int main(void) {
+  test_joining();
   test_sources();
   test_reports();
   test_normal_forms();
