@@ -94,6 +94,7 @@ Err *os_read_input(const char *path, size_t max_bytes, Str *out);  /* the same o
 const char *os_input_name(const char *path);                       /* for errors: "-" as words */
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);
+Err *os_look(const char *path, bool *there);                 /* where a file may be missing. Fails: it cannot be told (a folder that may not be searched), or a link to nothing */
 bool os_is_dir(const char *path);
 bool os_is_device(const char *path);                         /* there, and neither a regular file nor a folder */
 Err *os_make_dirs(const char *path);

@@ -111,6 +111,19 @@ bool os_exists(const char *path) {
   return stat(path, &st) == 0;
 }
 
+Err *os_look(const char *path, bool *there) {
+  struct stat st;
+  char to[256];
+  if (!stat(path, &st)) *there = true;
+  else if (errno != ENOENT && errno != ENOTDIR) return io_err(path, "cannot be looked up");
+  else {
+    ssize_t n = readlink(path, to, sizeof to);
+    if (n >= 0) return err_new(ERR_NOT_FOUND, "%s: is a link to %.*s, which is not there", path, (int)n, to);
+    *there = false;
+  }
+  return NULL;
+}
+
 bool os_is_dir(const char *path) {
   struct stat st;
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);

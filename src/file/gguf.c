@@ -198,7 +198,7 @@ static Err *take_tensor(Reader *r, FileTensor *t, uint64_t *offset) {
 static Err *place_tensor(const Reader *r, FileTensor *t, uint64_t offset, size_t start) {
   size_t room = r->c.n - start;
   if (offset > room && !t->n_bytes) /* of a format nobody named: its size is not known */
-    return err_new(ERR_FORMAT, "begins at byte %llu of the data, of which the file holds %zu: it is truncated or damaged", (unsigned long long)offset, room);
+    return err_new(ERR_FORMAT, "offset %llu, expected to begin within the %zu bytes of data the file holds: it is truncated or damaged", (unsigned long long)offset, room);
   if (offset > room || t->n_bytes > room - offset)
     return err_new(ERR_FORMAT, "offset %llu and %zu bytes, expected to end within the %zu bytes of data the file holds: it is truncated or damaged",
                    (unsigned long long)offset, t->n_bytes, room);

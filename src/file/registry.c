@@ -118,6 +118,9 @@ Err *file_model_find(Arena *a, const char *name, FileModel *out) {
     *out = m[i];
     return NULL;
   }
+  bool there;
+  TRY(os_look(name, &there));
+  if (there) return err_new(ERR_NOT_FOUND, "%s: is a %s that is here, expected the name of a model to fetch", name, os_is_dir(name) ? "folder" : "file");
   const char *near = opt_nearest(name, names, (size_t)n);
   for (int i = 0; i < n && !near && strlen(name) > 2; i++) if (!strncmp(names[i], name, strlen(name))) near = names[i]; /* the family alone */
   if (near) return err_new(ERR_NOT_FOUND, "model '%s': neither a file nor a known name; did you mean %s?", name, near);
@@ -143,7 +146,9 @@ static Err *no_such_path(const char *path) {
 
 Err *file_model_path(Arena *a, const char *model, const char **out) {
   FileModel m;
-  if (os_exists(model)) {
+  bool there = false;
+  if (strncmp(model, "hf:", 3)) TRY(os_look(model, &there));
+  if (there) {
     *out = arena_dup(a, model);
     return NULL;
   }
@@ -271,18 +276,25 @@ static const char *cached_name(Walk *w, const char *path) {
   return arena_dup_n(w->a, rel, strcspn(rel, "/"));
 }
 
-static void walk(Walk *w, const char *dir, int depth) {
-  DIR *d = depth < WALK_DEPTH ? opendir(dir) : NULL;
-  for (struct dirent *f; d && (f = readdir(d));) {
+/* The folder itself may be missing: nothing was fetched yet. */
+static Err *walk(Walk *w, const char *dir, int depth) {
+  bool there;
+  if (depth >= WALK_DEPTH) return NULL;
+  DIR *d = opendir(dir);
+  if (!d && errno == ENOENT) return os_look(dir, &there);
+  if (!d) return err_new(ERR_IO, "%s: cannot be opened: %s", dir, strerror(errno));
+  Err *e = NULL;
+  for (struct dirent *f; !e && (f = readdir(d));) {
     const char *path = arena_printf(w->a, "%s/%s", dir, f->d_name);
     size_t n = strlen(f->d_name);
     struct stat st;
     if (f->d_name[0] == '.' || lstat(path, &st)) continue;
-    if (S_ISDIR(st.st_mode)) walk(w, path, depth + 1);
+    if (S_ISDIR(st.st_mode)) e = walk(w, path, depth + 1);
     bool part = n > 5 && !strcmp(f->d_name + n - 5, ".part");
     if (S_ISREG(st.st_mode) && !part && depth) PUSH(w->a, w->item, w->n, w->cap, (FileCached){cached_name(w, path), path, (uint64_t)st.st_size});
   }
-  if (d) closedir(d);
+  closedir(d);
+  return e;
 }
 
 static int cached_order(const void *x, const void *y) {
@@ -294,7 +306,7 @@ static int cached_order(const void *x, const void *y) {
 Err *file_models_cached(Arena *a, FileCached **out, int *n) {
   char *dir = models_dir(a);
   Walk w = {.a = a, .n_root = strlen(dir)};
-  walk(&w, dir, 0);
+  TRY(walk(&w, dir, 0));
   if (w.n) qsort(w.item, (size_t)w.n, sizeof *w.item, cached_order);
   *out = w.item;
   *n = w.n;

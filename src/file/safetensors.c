@@ -314,9 +314,12 @@ static const char *one_like(Arena *a, const char *dir, const char *end) {
 }
 
 static Err *add_weights(Reader *r, Weights *w, const char *dir) {
+  bool is_single, is_parts;
   const char *single = arena_printf(r->a, "%s/model.safetensors", dir), *parts = arena_printf(r->a, "%s/model.safetensors.index.json", dir);
-  if (os_exists(single)) return add_file(r, w, single);
-  if (!os_exists(parts)) {
+  TRY(os_look(single, &is_single));
+  if (is_single) return add_file(r, w, single);
+  TRY(os_look(parts, &is_parts));
+  if (!is_parts) {
     const char *old = one_like(r->a, dir, ".bin"); /* pickles, which run code when they are read */
     return err_new(ERR_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s%s%s", dir, old ? "; " : "", old ? old : "", old ? " is not read" : "");
   }
@@ -331,12 +334,15 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
   Weights *w = file_weights_new(a, dir, "safetensors");
   Reader r = {.a = a, .find = find, .ctx = ctx};
   const char *config = arena_printf(a, "%s/config.json", dir), *generation = arena_printf(a, "%s/generation_config.json", dir);
-  if (!os_exists(config)) {
+  bool has_config, has_generation;
+  TRY(os_look(config, &has_config));
+  TRY(os_look(generation, &has_generation));
+  if (!has_config) {
     const char *gguf = one_like(a, dir, ".gguf");
     return err_new(ERR_NOT_FOUND, "%s: holds no config.json, expected a Hugging Face model directory (a GGUF model is named by its file%s%s)", dir, gguf ? ": " : "", gguf ? gguf : "");
   }
   Err *e = add_json_file(a, w, config, "");
-  if (!e && os_exists(generation)) e = add_json_file(a, w, generation, "generation_config");
+  if (!e && has_generation) e = add_json_file(a, w, generation, "generation_config");
   if (!e) e = add_weights(&r, w, dir);
   return file_weights_finish(a, w, e, out);
 }

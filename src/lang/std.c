@@ -1,5 +1,6 @@
 /* The standard texts: those the build has put into the binary, then every *.lum under a folder the user names. */
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +18,7 @@ static Err *find_texts(Found *f, const char *dir, int depth);
 
 static Err *take_entry(Found *f, const char *path, int depth) {
   struct stat st;
-  if (stat(path, &st)) return NULL;
+  if (stat(path, &st)) return errno == ENOENT || errno == ENOTDIR ? NULL : err_new(ERR_IO, "%s: cannot be looked up: %s", path, strerror(errno)); /* gone meanwhile, a link to nothing */
   size_t n = strlen(path);
   if (S_ISDIR(st.st_mode)) return find_texts(f, path, depth + 1);
   if (!S_ISREG(st.st_mode) || n < 4 || strcmp(path + n - 4, ".lum")) return NULL;
@@ -35,7 +36,7 @@ static Err *take_entry(Found *f, const char *path, int depth) {
 static Err *find_texts(Found *f, const char *dir, int depth) {
   if (depth > MAX_FOLDERS_DEEP) return err_new(ERR_LIMIT, "%s: folders nest more than %d deep", dir, MAX_FOLDERS_DEEP);
   DIR *d = opendir(dir);
-  if (!d) return err_new(ERR_IO, "%s: cannot open this folder of texts", dir);
+  if (!d) return err_new(ERR_IO, "%s: cannot open this folder of texts: %s", dir, strerror(errno));
   char **path = NULL;
   int n = 0, cap = 0;
   for (struct dirent *e = readdir(d); e; e = readdir(d))
@@ -52,7 +53,9 @@ Err *lang_std_load_with(Arena *a, const char *std_dir, const char *file, Module 
   int n_own = f.n;
   if (std_dir) TRY(find_texts(&f, std_dir, 0));
   if (std_dir && f.n == n_own) return err_new(ERR_NOT_FOUND, "%s: no text (NAME.lum) in this folder or below it", std_dir);
-  if (file && !os_exists(file)) return err_new(ERR_IO, "%s: no such file", file);
+  bool there = true;
+  if (file) TRY(os_look(file, &there));
+  if (!there) return err_new(ERR_IO, "%s: no such file", file);
   if (file) TRY(take_entry(&f, file, 0));
   return lang_load(a, f.src, f.n, out);
 }

@@ -118,7 +118,7 @@ static Err *load_numbers(Model *m) {
   Num n;
   m->layer = &d->layer[0];
   TRY(hyper_eval(&m->env, m->layer->count, &n));
-  if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %.17g layers, expected a whole number from 1 to %d", d->name, num_float(n), MAX_LAYERS);
+  if (!n.is_int || n.i < 1 || n.i > MAX_LAYERS) return err_new(ERR_FORMAT, "model %s: %.17g layers, expected 1 to %d", d->name, num_float(n), MAX_LAYERS);
   m->n_layers = n.i;
   m->lhyper = ARENA_ARRAY(m->arena, Hyper, m->n_layers * m->layer->n_hypers + 1);
   for (int l = 0; l < m->n_layers; l++) TRY(err_wrap(hyper_load_layer(&m->env, m->layer, l, m->lhyper + l * m->layer->n_hypers), "model %s", d->name));

@@ -161,8 +161,10 @@ Err *model_vocab_ends(Arena *a, const Weights *w, const TextVocab *v, int32_t **
 /* tokenizer_config.json of a folder; NULL where there is none. */
 static Err *config_read(Arena *a, const char *folder, json_t **out) {
   const char *path = arena_printf(a, "%s/tokenizer_config.json", folder);
+  bool there;
   *out = NULL;
-  return os_exists(path) ? json_parse_file(path, MAX_CONFIG_BYTES, out) : NULL;
+  TRY(os_look(path, &there));
+  return there ? json_parse_file(path, MAX_CONFIG_BYTES, out) : NULL;
 }
 
 /* chat_template: a text, or a list of {name, template} of which "default" counts. */
@@ -178,7 +180,9 @@ static const char *config_template(const json_t *config) {
 
 static Err *folder_template(Arena *a, const char *folder, const char **out) {
   const char *path = arena_printf(a, "%s/chat_template.jinja", folder), *text = NULL;
-  if (os_exists(path)) {
+  bool there;
+  TRY(os_look(path, &there));
+  if (there) {
     Str s = {0};
     Err *e = os_read_text(path, MAX_TEMPLATE_BYTES, &s);
     if (!e) *out = arena_dup_n(a, s.n ? s.p : "", s.n);

@@ -78,6 +78,7 @@ static Dx format_element(FmtEval *s, int part, const FormatDecl *f, Dx byte, int
   for (int i = 0; i < f->n_fns; i++) {
     if (strcmp(f->fn[i].name, "x") || !f->fn[i].arg) continue;
     Dx v = fmt_call(one, &f->fn[i], dx_int(s->d, 0), 0);
+    if (one->err && !s->err) return s->err = one->err, dx_int(s->d, 0);
     return one->err ? fmt_fail(s, one->err) : dx_to_f32(s->d, v);
   }
   return fmt_fail(s, err_new(ERR_SYNTAX, "format %s: no x(i)", f->name));

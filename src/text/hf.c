@@ -35,16 +35,11 @@ static Err *inflate_all(const uint8_t *p, size_t n, Str *out) {
   return rc == Z_STREAM_END && out->n <= MAX_FILE ? NULL : err_new(ERR_FORMAT, "broken or too large gzip data");
 }
 
-/* A file's text: the file itself where it can be mapped; what was read or inflated lies in own. A pipe is read where the user names it. */
-static Err *open_text(const char *path, bool is_named, FileMap *map, Str *own, FileMap *text) {
-  if (is_named && os_is_device(path)) {
-    TRY(os_read_input(path, MAX_FILE, own));
-    *text = (FileMap){(const uint8_t *)own->p, own->n};
-  } else {
-    TRY(os_map_file(path, map));
-    if (map->n_bytes > MAX_FILE) return err_new(ERR_LIMIT, "%s: more than %d bytes", path, MAX_FILE);
-    *text = *map;
-  }
+/* A file's text: the file itself; what was inflated lies in own. */
+static Err *open_text(const char *path, FileMap *map, Str *own, FileMap *text) {
+  TRY(os_map_file(path, map));
+  if (map->n_bytes > MAX_FILE) return err_new(ERR_LIMIT, "%s: more than %d bytes", path, MAX_FILE);
+  *text = *map;
   if (text->n_bytes < 2 || text->p[0] != 0x1F || text->p[1] != 0x8B) return NULL;
   Str plain = {0};
   Err *e = err_wrap(inflate_all(text->p, text->n_bytes, &plain), "%s", path);
@@ -642,6 +637,7 @@ static Err *open_spm(Arena *tmp, const char *text, size_t n_text, TextVocab **ou
 static Err *rank_token(TextVocab *v, int64_t id, const uint8_t *p, size_t n, uint32_t rank) {
   if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "token id %lld, expected below %d", (long long)id, v->n_tokens);
   Tok *t = &v->tok[id];
+  if (t->in_model) return err_new(ERR_FORMAT, "rank %u is there twice", rank);
   *t = (Tok){.text = arena_dup_n(v->arena, (const char *)p, n), .n_text = (uint32_t)n, .rank = rank, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
   t->piece = t->text;
   t->n_piece = t->n_text;
@@ -745,11 +741,14 @@ static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char
     if (stop > p) {
       int64_t id;
       if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n) || !rank_of(sp, stop, &id)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
-      TRY(rank_token(v, id, b, n, (uint32_t)id));
+      TRY(err_wrap(rank_token(v, id, b, n, (uint32_t)id), "line %d", line + 1));
     }
     p = stop + 1;
   }
-  return text_vocab_finish(v);
+  TRY(text_vocab_finish(v));
+  for (int b = 0; b < 256; b++) /* else text would be lost without a word */
+    if (v->byte_id[b] < 0) return err_new(ERR_FORMAT, "no rank for the byte 0x%02x, so not every text has ids: expected all 256 bytes", (unsigned)b);
+  return NULL;
 }
 
 static Err *open_tiktoken(Arena *tmp, const char *path, const char *text, size_t n_text, TextVocab **out) {
@@ -798,7 +797,9 @@ static const char *file_name(int i) {
 static Err *find_in_folder(Arena *tmp, const char *dir, const char **out) {
   for (int i = 0; file_name(i); i++) {
     const char *path = arena_printf(tmp, "%s/%s", dir, file_name(i));
-    if (!os_exists(path)) continue;
+    bool there;
+    TRY(os_look(path, &there));
+    if (!there) continue;
     *out = path;
     return NULL;
   }
@@ -824,9 +825,8 @@ Err *text_vocab_open(const char *path, TextVocab **out) {
   FileMap map = {0}, text = {0};
   Str own = {0};
   TextVocab *v = NULL;
-  bool is_dir = os_is_dir(path);
-  Err *e = is_dir ? find_in_folder(tmp, path, &path) : NULL;
-  if (!e) e = open_text(path, !is_dir, &map, &own, &text);
+  Err *e = os_is_dir(path) ? find_in_folder(tmp, path, &path) : NULL;
+  if (!e) e = open_text(path, &map, &own, &text);
   if (!e) e = err_wrap(text_vocab_read(tmp, path, text.p ? (const char *)text.p : "", text.n_bytes, &v), "%s", path);
   if (!e) read_config(tmp, path, v);
   Err *changed = os_map_check(&map, path);

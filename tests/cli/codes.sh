@@ -72,4 +72,56 @@ is 0 "all 5 tokens went into reasoning (--show-think prints it, --max-tokens" ''
 is 0 "all 5 tokens went into reasoning (--max-tokens" '' run $M hi --chat-template "$think" -n 5 -T 0 --show-think
 is 0 "" '' run $M hi --chat-template "$think" -n 5 -T 0 --json
 empty "as JSON has it, nothing is told" "$err"
+
+# What is there and cannot be used is not called missing.
+ln -s nowhere.gguf "$D/dangling.gguf"
+ln -s circle.gguf "$D/circle.gguf"
+mkfifo "$D/pipe.json"
+for command in run pull show tokenize; do
+  set -- $command "$D/dangling.gguf"
+  is 1 "is a link to nowhere.gguf, which is not there" x "$@"
+  set -- $command "$D/circle.gguf"
+  is 1 "Too many levels of symbolic links" x "$@"
+done
+is 1 "is a file that is here" '' pull $M
+is 1 "is a folder that is here" '' pull tests
+is 1 "is a device or pipe, expected a regular file" '' tokenize --tokenizer "$D/pipe.json" x
+echo x > "$D/file"
+for home in "$D/file" /dev/null; do
+  expect "list with $home as its folder" 1 env LUMEN_HOME="$home" "$LUMEN" list
+  has "says so" "$err" "Not a directory"
+done
+expect "list with a folder that is not there yet" 0 env LUMEN_HOME="$D/none" "$LUMEN" list
+if [ "$(id -u)" = 0 ] && command -v setpriv > /dev/null; then as_other() { setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
+elif [ "$(id -u)" != 0 ]; then as_other() { "$@"; }
+fi
+mkdir -p "$D/bin" "$D/closed/models" "$D/closed/dir"
+cp "$LUMEN" "$D/bin/lumen"
+cp $M "$D/closed/m.gguf"
+chmod 755 "$D" "$D/bin"
+chmod 000 "$D/closed"
+if command -v as_other > /dev/null && as_other "$D/bin/lumen" version > /dev/null 2>&1; then
+  for path in closed/m.gguf closed/dir closed/none.gguf; do
+    expect "show $path" 1 as_other "$D/bin/lumen" show "$D/$path"
+    has "is not permitted" "$err" "Permission denied"
+  done
+  expect "tokenize with a file there" 1 as_other "$D/bin/lumen" tokenize --tokenizer "$D/closed/m.gguf" x
+  has "is not permitted" "$err" "Permission denied"
+  expect "cc of a text there" 1 as_other "$D/bin/lumen" cc "$D/closed/a.lum"
+  has "is not permitted" "$err" "Permission denied"
+  expect "list" 1 as_other env LUMEN_HOME="$D/closed" "$D/bin/lumen" list
+  has "is not permitted" "$err" "Permission denied"
+else skip "folders that may not be searched" "no other user to be"
+fi
+chmod 755 "$D/closed"
+
+# Ranks that cannot stand for every text.
+python3 -c '
+import base64, sys
+rows = [(bytes([i]), i) for i in range(256)]
+def write(name, rows): open(f"{sys.argv[1]}/{name}.tiktoken", "w").write("".join(f"{base64.b64encode(b).decode()} {r}\n" for b, r in rows))
+write("cl100k", rows); write("cl100k_less", [r for r in rows if r[0] != b"x"]); write("cl100k_twice", rows[:-1] + [(b"ab", 7)])' "$D"
+is 0 "" '' tokenize --tokenizer "$D/cl100k.tiktoken" x
+is 1 "no rank for the byte 0x78" '' tokenize --tokenizer "$D/cl100k_less.tiktoken" x
+is 1 "line 256: rank 7 is there twice" '' tokenize --tokenizer "$D/cl100k_twice.tiktoken" x
 finish
