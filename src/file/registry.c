@@ -218,10 +218,30 @@ static Err *pull_from_sources(Arena *a, const FileModel *m, const char *part, Fi
   return e;
 }
 
+/* The folder that a package is fetched into: FILE.part.XXXXXX. */
+static bool is_scratch(const char *name) {
+  size_t n = strlen(name);
+  return n > 12 && !strncmp(name + n - 12, ".part.", 6);
+}
+
+/* Whoever holds the lock is the only one that fetches: what others left was left by the dead. */
+static void clear_scratch(Arena *a, const char *dir, int depth) {
+  DIR *d = depth < WALK_DEPTH ? opendir(dir) : NULL;
+  for (struct dirent *f; d && (f = readdir(d));) {
+    const char *path = arena_printf(a, "%s/%s", dir, f->d_name);
+    struct stat st;
+    if (f->d_name[0] == '.' || lstat(path, &st) || !S_ISDIR(st.st_mode)) continue;
+    if (depth && is_scratch(f->d_name)) file_remove_flat_dir(path);
+    else clear_scratch(a, path, depth + 1);
+  }
+  if (d) closedir(d);
+}
+
 /* Holds the lock while it works. */
 static Err *pull_locked(Arena *a, const FileModel *m, FileProgress progress) {
   if (file_model_here(m)) return NULL; /* another process brought it while we waited */
   const char *part = arena_printf(a, "%s.part", m->path);
+  clear_scratch(a, models_dir(a), 0);
   struct stat st;
   bool whole = m->n_bytes && !stat(part, &st) && (uint64_t)st.st_size == m->n_bytes;
   Err *e = whole ? verify(part, m->n_bytes, m->sha256, progress) : err_new(ERR_NOT_FOUND, "no part");
@@ -267,11 +287,11 @@ Err *file_model_pull(Arena *a, const char *model, FileProgress progress, const c
 
 /* ---- what is there ---- */
 
-typedef struct Walk { Arena *a; FileCached *item; int n, cap; size_t n_root; } Walk;
+typedef struct Walk { Arena *a; FileCached *item; int n, cap; size_t n_root; bool parts; } Walk; /* parts: what pulls left that were not whole, instead */
 
 /* models/NAME/FILE is NAME; models/hf/OWNER/REPO/PATH is hf:OWNER/REPO/PATH. */
-static const char *cached_name(Walk *w, const char *path) {
-  const char *rel = path + w->n_root + 1;
+static const char *cached_name(Walk *w, const char *path, size_t n) {
+  const char *rel = arena_dup_n(w->a, path, n) + w->n_root + 1;
   if (!strncmp(rel, "hf/", 3)) return arena_printf(w->a, "hf:%s", rel + 3);
   return arena_dup_n(w->a, rel, strcspn(rel, "/"));
 }
@@ -289,9 +309,11 @@ static Err *walk(Walk *w, const char *dir, int depth) {
     size_t n = strlen(f->d_name);
     struct stat st;
     if (f->d_name[0] == '.' || lstat(path, &st)) continue;
-    if (S_ISDIR(st.st_mode)) e = walk(w, path, depth + 1);
-    bool part = n > 5 && !strcmp(f->d_name + n - 5, ".part");
-    if (S_ISREG(st.st_mode) && !part && depth) PUSH(w->a, w->item, w->n, w->cap, (FileCached){cached_name(w, path), path, (uint64_t)st.st_size});
+    bool scratch = depth && S_ISDIR(st.st_mode) && is_scratch(f->d_name), part = scratch || (n > 5 && !strcmp(f->d_name + n - 5, ".part"));
+    size_t n_suffix = scratch ? 12 : part ? 5 : 0;
+    if (S_ISDIR(st.st_mode) && !scratch) e = walk(w, path, depth + 1);
+    else if ((S_ISREG(st.st_mode) || scratch) && part == w->parts && depth)
+      PUSH(w->a, w->item, w->n, w->cap, (FileCached){cached_name(w, path, strlen(path) - n_suffix), path, scratch ? 0 : (uint64_t)st.st_size});
   }
   closedir(d);
   return e;
@@ -313,24 +335,42 @@ Err *file_models_cached(Arena *a, FileCached **out, int *n) {
   return NULL;
 }
 
-/* A model that left the registry can still be removed: what lies in the folder decides. */
+/* Folders that became empty go, up to models itself. */
+static void remove_empty(Arena *a, const char *path) {
+  size_t n_root = strlen(models_dir(a));
+  char *dir = arena_dup(a, path);
+  for (char *cut; (cut = strrchr(dir, '/')) && (size_t)(cut - dir) > n_root;) {
+    *cut = 0;
+    if (rmdir(dir)) break;
+  }
+}
+
+static Err *remove_named(Arena *a, const FileCached *item, int n, const char *model, int *found, uint64_t *freed) {
+  for (int i = 0; i < n; i++) {
+    if (strcmp(item[i].name, model)) continue;
+    if (os_is_dir(item[i].path)) file_remove_flat_dir(item[i].path);
+    else if (unlink(item[i].path)) return err_new(ERR_IO, "%s: cannot be removed: %s", item[i].path, strerror(errno));
+    ++*found;
+    *freed += item[i].n_bytes;
+    remove_empty(a, item[i].path);
+  }
+  return NULL;
+}
+
+/* A model that left the registry can still be removed: what lies in the folder decides. With it goes what pulls left of it, unless one is at work. */
 Err *file_model_remove(Arena *a, const char *model, uint64_t *n_freed) {
   FileCached *item;
   int n, found = 0;
   uint64_t freed = 0;
   TRY(file_models_cached(a, &item, &n));
-  for (int i = 0; i < n; i++) {
-    if (strcmp(item[i].name, model)) continue;
-    if (unlink(item[i].path)) return err_new(ERR_IO, "%s: cannot be removed: %s", item[i].path, strerror(errno));
-    found++;
-    freed += item[i].n_bytes;
-    size_t n_root = strlen(models_dir(a));
-    char *dir = arena_dup(a, item[i].path); /* folders that became empty, up to models itself */
-    for (char *cut; (cut = strrchr(dir, '/')) && (size_t)(cut - dir) > n_root;) {
-      *cut = 0;
-      if (rmdir(dir)) break;
-    }
-  }
+  TRY(remove_named(a, item, n, model, &found, &freed));
+  int lock = open(arena_printf(a, "%s/.lock", models_dir(a)), O_RDWR | O_CLOEXEC); /* -1: nobody has pulled */
+  bool idle = lock < 0 || !flock(lock, LOCK_EX | LOCK_NB);
+  Walk w = {.a = a, .n_root = strlen(models_dir(a)), .parts = true};
+  Err *e = idle ? walk(&w, models_dir(a), 0) : NULL;
+  if (!e) e = remove_named(a, w.item, w.n, model, &found, &freed);
+  if (lock >= 0) close(lock);
+  if (e) return e;
   if (!found) return err_new(ERR_NOT_FOUND, "model '%s' is not here; 'lumen list' shows what is", model);
   *n_freed = freed;
   return NULL;

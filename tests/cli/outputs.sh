@@ -98,6 +98,7 @@ has "it says why" "$err" "lumen show: standard output: cannot be written: File t
 python3 - "$LUMEN" "$M" "$D" > "$TEST_TMP/said" <<'P'
 import os, signal, subprocess, sys, time
 lumen, model, d = sys.argv[1:]
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup would be inherited
 open(d + "/long", "w").write(" ".join(["7"] * 60000))
 for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     p = subprocess.Popen([lumen, "logits", "--ids", d + "/long", "--context", "65536", "--precision", "f32", "--threads", "1", "--out", d + "/keep.bin", model], stderr=subprocess.PIPE, text=True)

