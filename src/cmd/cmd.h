@@ -36,6 +36,10 @@ bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **a
 bool cmd_is_path(const char *word);                          /* no op and no call of one */
 Err *cmd_output_check(const char *path);                     /* before the work whose result goes there: NULL or "-" are fine. Fails: ERR_IO, ERR_USAGE */
 
+/* progress.c: a line of a terminal, written over the one before; the caller asks whether standard error is one. more: behind the numbers. */
+void cmd_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cmd_progress_bar(const char *what, uint64_t n_done, uint64_t n_total, const char *more);
+
 /* pull.c: fetches a model. A bar on standard error where that is a terminal, else one line; nothing where quiet. Ctrl-C: ERR_CANCELLED. */
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path);
 /* models.c: MODEL as the user names it, fetched where it is a name that is known but not here. */
