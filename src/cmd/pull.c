@@ -1,6 +1,5 @@
 /* `lumen pull MODEL`: brings a model into the cache folder and prints its path. A bar on standard error, on a terminal only.
-   The first Ctrl-C stops between two chunks and keeps the part; the next pull goes on from there. */
-#include <signal.h>
+   The first Ctrl-C (or TERM, HUP) stops between two chunks and keeps the part; the next pull goes on from there. */
 #include <string.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
@@ -8,12 +7,6 @@
 
 #define PULL_ROWS(X, T) X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress bar")
 OPT_DEFINE(PullOpts, PULL_ROWS)
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig) {
-  (void)sig;
-  interrupted = 1;
-}
 
 typedef struct Bar { bool shown; int64_t t_start_ns, t_drawn_ns; uint64_t n_start; const char *what; } Bar;
 
@@ -37,22 +30,20 @@ static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n
     b->t_drawn_ns = now;
     draw(b, n_done, n_total, now);
   }
-  return !interrupted;
+  return !cmd_interrupted();
 }
 
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path) {
   Bar bar = {.shown = !quiet && isatty(STDERR_FILENO)};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   FileModel m;
   TRY(file_model_find(a, model, &m));
   if (!quiet && !bar.shown && !file_model_here(&m)) {
-    fprintf(stderr, "lumen: fetching %s", m.name);
-    if (m.n_bytes) fprintf(stderr, " (%.1f MB)", (double)m.n_bytes * 1e-6);
-    fputc('\n', stderr);
+    if (m.n_bytes) cmd_tell("fetching %s (%.1f MB)", m.name, (double)m.n_bytes * 1e-6);
+    else cmd_tell("fetching %s", m.name);
   }
-  sigaction(SIGINT, &act, &old);
+  cmd_interrupts_catch();
   Err *e = file_model_pull(a, model, (FileProgress){on_progress, &bar}, path);
-  sigaction(SIGINT, &old, NULL);
+  cmd_interrupts_leave();
   if (bar.shown && bar.t_drawn_ns) fputs("\r\033[K", stderr);
   return e;
 }

@@ -32,7 +32,8 @@ typedef struct FileKv {
   const FileStr *str;         /* strings */
 } FileKv;
 
-typedef struct FileObject { const char *key; const char **name; int n; } FileObject; /* of JSON: its members' names, in the file's order */
+/* Of JSON: an object and its members' names, in the file's order; or a list of values of several kinds, which has none. */
+typedef struct FileObject { const char *key; const char **name; int n; bool is_list; } FileObject;
 
 typedef struct FileTensor {
   const char *name;
@@ -49,7 +50,7 @@ typedef struct Weights {
   const char *container;      /* "GGUF version 3", "safetensors" */
   FileKv *kv; int n_kvs;      /* sorted by key. GGUF: its metadata. Directory: config.json, nested keys joined with dots, nulls left out;
                                  generation_config.json below "generation_config."; __metadata__ of safetensors below "__metadata__." */
-  FileObject *object; int n_objects; /* the objects of config.json and the like, by the key before their members' */
+  FileObject *object; int n_objects; /* the objects of config.json and the like, sorted by the key before their members' */
   FileTensor *tensor; int n_tensors; /* in file order */
   int *by_name;               /* indices into tensor, sorted by name */
   const char **file; FileMap *map; int n_files;

@@ -11,11 +11,12 @@
 #include "base/json.h"
 #include "file/priv.h"
 
-enum { HEADER_MAX = 100000000, CONFIG_MAX = 4 << 20, INDEX_MAX = 64 << 20, KEY_MAX = 512, KVS_MAX = 1 << 16, PARTS_MAX = 4096 };
+enum { HEADER_MAX = 100000000, CONFIG_MAX = 4 << 20, INDEX_MAX = 64 << 20, KVS_MAX = 1 << 16, PARTS_MAX = 4096 };
+enum { KEY_MAX = 4096 + 512, ALL_KEYS_MAX = 64 << 20 }; /* bytes of one key, which may be an expression that tells of weights, below others; of all of a file */
 
 /* ---- JSON as metadata ---- */
 
-typedef struct Flat { Arena *a; FileKv *kv; int n, cap; FileObject *object; int n_objects, cap_objects; Str key; } Flat;
+typedef struct Flat { Arena *a; FileKv *kv; int n, cap; FileObject *object; int n_objects, cap_objects; Str key; size_t n_bytes; /* of keys so far */ } Flat;
 
 static FileStr dup_str(Arena *a, const json_t *v) {
   return (FileStr){arena_dup_n(a, json_string_value(v), json_string_length(v)), json_string_length(v)};
@@ -42,10 +43,18 @@ static void put_value(Arena *a, FileKv *kv, char class, size_t i, const json_t *
   if (class == 'f') ((double *)(uintptr_t)kv->data)[i] = json_number_value(v);
 }
 
+static Err *take_key(Flat *f, const char **out) {
+  f->n_bytes += f->key.n + 1;
+  if (f->n_bytes > ALL_KEYS_MAX) return err_new(ERR_LIMIT, "keys with those around them: more than %d MiB", ALL_KEYS_MAX >> 20);
+  *out = arena_dup_n(f->a, f->key.n ? f->key.p : "", f->key.n);
+  return NULL;
+}
+
 static Err *flat_add(Flat *f, const json_t *v, char class, bool is_array) {
   size_t n = is_array ? json_array_size(v) : 1;
   if (f->n >= KVS_MAX) return err_new(ERR_LIMIT, "more than %d values", KVS_MAX);
-  FileKv kv = {.key = arena_dup_n(f->a, f->key.p, f->key.n), .is_array = is_array, .n = n};
+  FileKv kv = {.is_array = is_array, .n = n};
+  TRY(take_key(f, &kv.key));
   kv.type = class == 's' ? FILE_STR : class == 'b' ? FILE_BOOL : class == 'i' ? FILE_I64 : FILE_F64;
   if (class == 's') kv.str = ARENA_ARRAY(f->a, FileStr, n);
   else kv.data = arena_alloc_array(f->a, n, file_types[kv.type].size);
@@ -68,12 +77,14 @@ static Err *flat_member(Flat *f, const char *name, const json_t *v) {
   return e;
 }
 
-static void note_object(Flat *f, const json_t *v) {
-  FileObject o = {.key = arena_dup_n(f->a, f->key.p ? f->key.p : "", f->key.n), .name = ARENA_ARRAY(f->a, const char *, json_object_size(v))};
+static Err *note_object(Flat *f, const json_t *v) {
+  FileObject o = {.name = ARENA_ARRAY(f->a, const char *, json_object_size(v)), .is_list = json_is_array(v)};
   const char *key;
   json_t *member;
+  TRY(take_key(f, &o.key));
   json_object_foreach((json_t *)(uintptr_t)v, key, member) o.name[o.n++] = arena_dup(f->a, key);
   PUSH(f->a, f->object, f->n_objects, f->cap_objects, o);
+  return NULL;
 }
 
 /* Recursion is bounded by the parser's depth and by KEY_MAX. */
@@ -82,7 +93,7 @@ static Err *flat_value(Flat *f, const json_t *v) {
   if (class != 'm') return flat_add(f, v, class, json_is_array(v));
   const char *key;
   json_t *member;
-  if (json_is_object(v)) note_object(f, v);
+  if (json_is_object(v) || json_is_array(v)) TRY(note_object(f, v));
   if (json_is_object(v))
     json_object_foreach((json_t *)(uintptr_t)v, key, member) TRY(flat_member(f, key, member));
   for (size_t i = 0; i < json_array_size(v); i++) {

@@ -113,6 +113,8 @@ static Err *sort_entries(const char *path, const char *what, Entry *e, int n) {
   return NULL;
 }
 
+static int object_order(const void *x, const void *y) { return strcmp(((const FileObject *)x)->key, ((const FileObject *)y)->key); }
+
 Err *file_weights_index(Arena *a, Weights *w) {
   Arena *scratch = arena_new("index");
   int n_max = MAX(w->n_kvs, w->n_tensors);
@@ -130,6 +132,7 @@ Err *file_weights_index(Arena *a, Weights *w) {
     w->by_name = ARENA_ARRAY(a, int, (size_t)MAX(w->n_tensors, 1));
     for (int i = 0; i < w->n_tensors; i++) w->by_name[i] = e[i].at;
   }
+  if (!err && w->n_objects) qsort(w->object, (size_t)w->n_objects, sizeof *w->object, object_order);
   arena_free(scratch);
   return err;
 }
@@ -179,9 +182,9 @@ const FileKv *file_kv_find(const Weights *w, const char *key) {
   return w->n_kvs ? bsearch(key, w->kv, (size_t)w->n_kvs, sizeof *w->kv, kv_order) : NULL;
 }
 
+static int object_key_order(const void *key, const void *o) { return strcmp(key, ((const FileObject *)o)->key); }
 const FileObject *file_object_find(const Weights *w, const char *key) {
-  for (int i = 0; i < w->n_objects; i++) if (!strcmp(w->object[i].key, key)) return &w->object[i];
-  return NULL;
+  return w->n_objects ? bsearch(key, w->object, (size_t)w->n_objects, sizeof *w->object, object_key_order) : NULL;
 }
 
 /* Only for integers and bools. False: an unsigned value above INT64_MAX. */

@@ -214,7 +214,7 @@ static void check_rules(Check *c, const RulesDecl *r) {
   if (star && strchr(star + 1, '*')) lang_diag(c->x, r->loc, "\"%s\": more than one *", r->key);
   if (star && (star < r->key + 2 || star[-1] != '.' || (star[1] && star[1] != '.'))) lang_diag(c->x, r->loc, "\"%s\": * is a whole name here, not the first", r->key);
   for (int i = 0; i < r->n_forms; i++)
-    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not class: of which class a weight is, nobody here knows");
+    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rule_name(r->form[i].kind), lang_rule_name(r->form[i].kind));
 }
 
 static void check_layout_text(Check *c, LayoutDecl *l) {
@@ -478,6 +478,8 @@ static void check_op(Check *c, OpDecl *o) {
   for (int i = 0; i < o->n_results; i++) declare_dims(c, &o->result[i].type);
   for (int i = 0; i < o->n_params; i++) declare_param(c, &o->param[i], false);
   for (int i = 0; i < o->n_results; i++) declare_param(c, &o->result[i], true);
+  for (int i = 0; i < o->n_results; i++)
+    if (!o->result[i].type.n_dims) lang_diag(c->x, o->result[i].loc, "%s is a result, which has dimensions: write %s: %s[1]", o->result[i].name, o->result[i].name, o->result[i].type.elt);
   if (o->when) lang_check_cond(c, o->when);
   for (int i = 0; i < o->n_stmts; i++) check_stmt(c, o, &o->stmt[i]);
   for (int i = 0; i < o->n_results; i++) {
@@ -486,14 +488,33 @@ static void check_op(Check *c, OpDecl *o) {
   }
 }
 
-/* Variants of one op are called alike. */
+/* How an op is called: (x, w, most: i32 = 32) -> y */
+static char *call_text(Check *c, const OpDecl *o) {
+  Str t = {0};
+  for (int i = 0; i < o->n_params; i++) {
+    const Param *p = &o->param[i];
+    str_addf(&t, "%s%s: %s%s%s", i ? ", " : "(", p->name, p->type.elt, p->type.n_dims ? "[..]" : "", p->deflt ? " = .." : "");
+  }
+  for (int i = 0; i < o->n_results; i++) str_addf(&t, "%s%s: %s%s", i ? ", " : ") -> ", o->result[i].name, o->result[i].type.elt, o->result[i].type.n_dims ? "[..]" : "");
+  char *text = arena_dup(c->x->arena, t.p ? t.p : "");
+  str_free(&t);
+  return text;
+}
+
+/* Variants of one op are called alike. Told of the later source, whose variants come first, and once. */
 static void check_variants(Check *c, const OpDecl *o) {
-  const OpDecl *first = lang_op(c->m, o->name, 0);
-  if (first == o) return;
-  bool same = first->n_params == o->n_params && first->n_results == o->n_results;
-  for (int i = 0; same && i < o->n_params; i++) same = first->param[i].type.n_dims == o->param[i].type.n_dims;
-  for (int i = 0; same && i < o->n_results; i++) same = first->result[i].type.n_dims == o->result[i].type.n_dims;
-  if (!same) lang_diag(c->x, o->loc, "this %s takes or gives other things than the one at %s:%d: variants of an op are called alike", o->name, first->loc.file, first->loc.line);
+  const OpDecl *first = lang_op(c->m, o->name, 0), *v;
+  if (first != o) return;
+  for (int k = 1; (v = lang_op(c->m, o->name, k)); k++) {
+    bool same = first->n_params == v->n_params && first->n_results == v->n_results;
+    for (int i = 0; same && i < v->n_params; i++) same = first->param[i].type.n_dims == v->param[i].type.n_dims;
+    for (int i = 0; same && i < v->n_results; i++) same = first->result[i].type.n_dims == v->result[i].type.n_dims;
+    if (same) continue;
+    const OpDecl *here = first->loc.file == v->loc.file ? v : first, *there = here == v ? first : v;
+    lang_diag(c->x, here->loc, "this %s takes or gives other things than the one at %s:%d, %s: variants of an op are called alike; for another op take another name", o->name,
+              there->loc.file, there->loc.line, call_text(c, there));
+    return;
+  }
 }
 
 void lang_check(LangCtx *x, Module *m) {
@@ -505,6 +526,7 @@ void lang_check(LangCtx *x, Module *m) {
   for (int i = 0; i < m->n_formats; i++) check_format(&c, m->format[i]);
   for (int i = 0; i < m->n_layouts; i++) check_layout_text(&c, m->layout[i]);
   for (int i = 0; i < m->n_ops; i++) check_op(&c, m->op[i]);
+  int n_told = x->n_diags;
   for (int i = 0; i < m->n_ops; i++) check_variants(&c, m->op[i]);
-  for (int i = 0; i < m->n_models; i++) lang_check_model(&c, m->model[i]);
+  for (int i = 0; i < m->n_models && x->n_diags == n_told; i++) lang_check_model(&c, m->model[i]);
 }

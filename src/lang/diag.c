@@ -78,6 +78,17 @@ void lang_diag(LangCtx *x, Loc at, const char *fmt, ...) {
   diag_end(x, at);
 }
 
+Err *lang_err_at(const Module *m, Loc at, Err *e) {
+  LangCtx x = {.src = m ? (Source *)(uintptr_t)m->src : NULL, .n_src = m ? m->n_src : 0};
+  if (!at.file) return e;
+  lang_diag(&x, at, "%s", err_text(e));
+  x.text.p[--x.text.n] = 0;                                  /* the last line's end */
+  Err *placed = err_new(err_kind(e), "%s", x.text.p);
+  err_free(e);
+  str_free(&x.text);
+  return placed;
+}
+
 void lang_diag_near(LangCtx *x, Loc at, const char *name, const char *const *names, int n, const char *fmt, ...) {
   if (!diag_begin(x, at)) return;
   va_list ap;

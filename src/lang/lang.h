@@ -172,6 +172,7 @@ typedef struct Module {
   OpDecl **op; int n_ops;                     /* several may share a name: variants, in order of declaration, later files (--std) first */
   HypersDecl **hypers; int n_hypers;          /* already part of the models that use them */
   ModelDecl **model; int n_models;
+  const struct Source *src; int n_src;        /* what it was made of */
   Arena *arena;
 } Module;
 
@@ -181,6 +182,7 @@ typedef struct Source { const char *file, *text; } Source;
 /* parse.c + check.c. On failure the Err's text holds every diagnostic of the run (at most 20), each: file:line:col: message, the source
    line, a caret, and "did you mean NAME?" where a near name exists. Fails: ERR_SYNTAX. */
 Err *lang_load(Arena *a, const Source *src, int n_src, Module **out);
+Err *lang_err_at(const Module *m, Loc at, Err *e);                  /* what shows only when a text is used: the same error with its place and line */
 const FormatDecl *lang_format(const Module *m, const char *name);   /* NULL if none */
 const FormatDecl *lang_format_gguf(const Module *m, int64_t id);
 const OpDecl *lang_op(const Module *m, const char *name, int nth);  /* nth variant of that name, NULL past the end */

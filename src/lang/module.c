@@ -104,9 +104,11 @@ Err *lang_load(Arena *a, const Source *src, int n_src, Module **out) {
   x.src = ARENA_ARRAY(a, Source, (size_t)n_src);
   Module *m = ARENA_NEW(a, Module);
   m->arena = a;
+  m->src = x.src;
+  m->n_src = n_src;
   int cap[6] = {0};
   for (int i = 0; i < n_src; i++) {
-    x.src[i] = (Source){arena_dup(a, src[i].file), src[i].text};
+    x.src[i] = (Source){arena_dup(a, src[i].file), arena_dup(a, src[i].text)};
     Unit u = {0};
     lang_parse(&x, &x.src[i], &u);
     if (x.n_diags) continue;

@@ -19,42 +19,50 @@ bool model_format_find(void *module, const char *dtype, int64_t gguf_id, FileFor
 }
 
 /* What the files say they are: one text in GGUF, the first of a list in config.json. */
-static Err *read_architecture(Model *m, const char **key, FileStr *arch) {
+static Err *read_architecture(const Weights *w, const char **key, FileStr *arch) {
   const FileStr *all;
   size_t n;
   *key = "general.architecture";
-  if (file_kv_find(m->weights, *key)) return file_kv_str(m->weights, *key, arch);
+  if (file_kv_find(w, *key)) return file_kv_str(w, *key, arch);
   *key = "architectures";
-  if (!file_kv_find(m->weights, *key))
+  if (!file_kv_find(w, *key))
     return err_new(ERR_FORMAT, "says nowhere what model it is: neither general.architecture nor %s (a Hugging Face model is named by its folder)", *key);
-  TRY(file_kv_strs(m->weights, *key, &all, &n));
+  TRY(file_kv_strs(w, *key, &all, &n));
   if (!n) return err_new(ERR_FORMAT, "%s: an empty list, expected the model's class", *key);
   *arch = all[0];
   return NULL;
 }
 
-static Err *choose_declaration(Model *m) {
-  const char *key;
-  FileStr arch;
-  TRY(read_architecture(m, &key, &arch));
+Err *model_declaration(const Module *m, const Weights *w, const ModelDecl **decl, const char **arch) {
+  const ModelDecl *found = NULL;
+  const char *key, *name_there = NULL;
+  FileStr it;
+  TRY(read_architecture(w, &key, &it));
   bool gguf = !strcmp(key, "general.architecture");
   Str known = {0};
-  for (int i = 0; i < m->module->n_models; i++) {
-    const ModelDecl *d = m->module->model[i];
+  for (int i = 0; i < m->n_models; i++) {
+    const ModelDecl *d = m->model[i];
     const char *const *name = gguf ? d->gguf_arch : d->hf_arch;
     for (int k = 0; k < (gguf ? d->n_gguf_archs : d->n_hf_archs); k++) {
       str_addf(&known, known.n ? ", %s" : "%s", name[k]);
-      if (strlen(name[k]) != arch.n || memcmp(name[k], arch.p, arch.n)) continue;
-      m->decl = m->env.decl = d;
-      if (gguf) m->env.arch = name[k];
+      if (strlen(name[k]) != it.n || memcmp(name[k], it.p, it.n)) continue;
+      found = d;
+      if (gguf) name_there = name[k];
     }
   }
   Str said = {0};
-  file_quote(arch.p, arch.n, &said);
-  Err *e = m->decl ? NULL : err_new(ERR_UNSUPPORTED, "%s is %s; models known: %s (add a text with --std DIR)", key, said.p, known.p ? known.p : "none");
+  file_quote(it.p, it.n, &said);
+  Err *e = found ? NULL : err_new(ERR_UNSUPPORTED, "%s is %s; models known: %s (add a text with --std DIR)", key, said.p, known.p ? known.p : "none");
   str_free(&known);
   str_free(&said);
+  if (!e) *decl = found, *arch = name_there;
   return e;
+}
+
+static Err *choose_declaration(Model *m) {
+  TRY(model_declaration(m->module, m->weights, &m->decl, &m->env.arch));
+  m->env.decl = m->decl;
+  return NULL;
 }
 
 enum { DEFAULT_CONTEXT = 8192, DEFAULT_CHUNK = 512, MAX_LAYERS = 4096 };

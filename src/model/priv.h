@@ -59,6 +59,7 @@ bool model_parts_near(const FormatForm *f, const int32_t row[PACK_ROWS]); /* row
 void model_parts_drop_pages(const TensorParts *p); /* of the file, under its tensors */
 
 /* says.c: what the metadata says of weights and what their tensors say. */
+enum { MODEL_STEMS_MAX = 256 };                   /* names that a key's * may stand for, where nothing picks from them; that are picked for one weight */
 typedef struct ModelNames { char **name; int n, cap; } ModelNames;
 Err *model_says_check(HyperEnv *env, const LayoutDecl *l, const char *stem, FormatParts *fit); /* fit: its extents are known; stem: the weight's name in the metadata's rules */
 Err *model_says_known(HyperEnv *env);             /* a text of a key that every layout lists texts for, but this text none */
@@ -69,6 +70,7 @@ typedef struct Picked {
   ModelNames names;              /* what the key's * stands for, where the texts there fit; several: one of them */
   bool said;                     /* the metadata has such texts at all */
 } Picked;
+Err *model_rules_said(HyperEnv *env, const RulesDecl *d, bool *out); /* the metadata has such texts */
 Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Picked *out); /* Fails: a text leaves the weight out, or cannot be compared within bounds */
 
 /* load.c: tensors. */
@@ -150,6 +152,8 @@ struct Seq { Model *m; Pages state; int64_t n_tokens; uint64_t in_list; }; /* in
 
 Model *model_new(const ModelOptions *opt);
 Err *model_bind(Model *m, const char *path);      /* up to tensors: no graph, no kernels but those that decode what the text wants as floats */
+/* *decl is the text of what the files say they are; *arch: what GGUF calls it, NULL: a folder. */
+Err *model_declaration(const Module *m, const Weights *w, const ModelDecl **decl, const char **arch);
 Err *model_bind_tensors(Model *m);
 Err *model_map_rows(Model *m, const TensorSource *s, int64_t n, int32_t *out); /* out[r]: the file's row that is row r */
 bool model_has_tensor(const Model *m, int layer, const char *name, bool of_layer); /* a declared one */

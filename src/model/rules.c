@@ -101,6 +101,7 @@ static Err *add_rule(HyperEnv *env, RuleList *l, const char *text, const char *s
     size_t n = strlen(l->decl->form[i].prefix);
     if (n > longest && !strncmp(text, l->decl->form[i].prefix, n)) longest = n;
   }
+  if (strlen(text) > RULE_BYTES_MAX) return err_new(ERR_LIMIT, "metadata %s: '%.60s..': %zu bytes, expected at most %d", l->decl->key, text, strlen(text), RULE_BYTES_MAX);
   for (int i = 0; i < l->decl->n_forms; i++) {
     const RuleForm *f = &l->decl->form[i];
     Rule r = {.text = text, .rest = text + longest, .stem = stem, .form = f};
@@ -112,8 +113,21 @@ static Err *add_rule(HyperEnv *env, RuleList *l, const char *text, const char *s
   return NULL;
 }
 
+/* As hyper_kv finds values. */
+static const FileObject *object_of(HyperEnv *env, const char *key) {
+  const char *below = env->decl ? env->decl->below : NULL;
+  const FileObject *o = below ? file_object_find(env->w, arena_printf(env->arena, "%s.%s", below, key)) : NULL;
+  return o ? o : file_object_find(env->w, key);
+}
+
+static Err *no_texts(const char *key, const FileObject *o) { return err_new(ERR_FORMAT, "metadata %s: %s, expected texts", key, o->is_list ? "a list of values of several kinds" : "an object"); }
+
+/* A list of none is nothing said, but where each name of a * has one: then that name is of no weight. */
 static Err *add_texts(HyperEnv *env, RuleList *l, const char *key, const char *stem) {
   const FileKv *kv = hyper_kv(env, key);
+  const FileObject *o = kv ? NULL : object_of(env, key);
+  if (o) return no_texts(o->key, o);
+  if (kv && kv->is_array && !kv->n) l->said |= stem != NULL;
   if (!kv || (kv->is_array && !kv->n)) return NULL;
   if (kv->type != FILE_STR) return err_new(ERR_FORMAT, "metadata %s: expected texts", kv->key);
   for (size_t i = 0; i < kv->n; i++) {
@@ -126,9 +140,10 @@ static Err *add_texts(HyperEnv *env, RuleList *l, const char *key, const char *s
 static Err *read_rules(HyperEnv *env, RuleList *l) {
   const char *key = l->decl->key, *star = strchr(key, '*');
   if (!star) return add_texts(env, l, key, NULL);
-  const char *above = arena_dup_n(env->arena, key, (size_t)(star - key) - 1), *below = env->decl ? env->decl->below : NULL;
-  const FileObject *o = below ? file_object_find(env->w, arena_printf(env->arena, "%s.%s", below, above)) : NULL;
-  if (!o) o = file_object_find(env->w, above);
+  const char *above = arena_dup_n(env->arena, key, (size_t)(star - key) - 1);
+  const FileKv *kv = hyper_kv(env, above);
+  const FileObject *o = kv ? NULL : object_of(env, above);
+  if ((kv && (!kv->is_array || kv->n)) || (o && o->is_list)) return err_new(ERR_FORMAT, "metadata %s: expected an object", kv ? kv->key : o->key);
   for (int i = 0; o && i < o->n; i++) {
     if (star[1]) TRY(add_texts(env, l, model_with_stem(env->arena, key, o->name[i]), o->name[i]));
     else TRY(add_rule(env, l, o->name[i], o->name[i]));
@@ -136,24 +151,49 @@ static Err *read_rules(HyperEnv *env, RuleList *l) {
   return NULL;
 }
 
+static bool asks_alike(const RulesDecl *a, const RulesDecl *b) {
+  bool alike = !strcmp(a->key, b->key) && a->n_forms == b->n_forms;
+  for (int i = 0; i < a->n_forms && alike; i++) alike = a->form[i].kind == b->form[i].kind && a->form[i].spares == b->form[i].spares && !strcmp(a->form[i].prefix, b->form[i].prefix);
+  return alike;
+}
+
+/* Many layouts ask for the same. */
 static Err *list_of(HyperEnv *env, const RulesDecl *d, const RuleList **out) {
   RuleBook *b = book_of(env);
   RuleList l = {.decl = d};
-  for (int i = 0; i < b->n; i++) if (b->list[i].decl == d) { *out = &b->list[i]; return NULL; }
+  for (int i = 0; i < b->n; i++) if (asks_alike(b->list[i].decl, d)) { *out = &b->list[i]; return NULL; }
   TRY(read_rules(env, &l));
   PUSH(env->arena, b->list, b->n, b->cap, l);
   *out = &b->list[b->n - 1];
   return NULL;
 }
 
+Err *model_rules_said(HyperEnv *env, const RulesDecl *d, bool *out) {
+  const RuleList *l;
+  TRY(list_of(env, d, &l));
+  *out = l->said;
+  return NULL;
+}
+
 /* ---- comparing ----------------------------------------------------------------------------------------------------- */
+static Err *spend(RuleBook *b, const RulesDecl *d, int64_t n) {
+  b->n_steps += n;
+  return b->n_steps > ALL_STEPS_MAX ? err_new(ERR_LIMIT, "metadata %s: its texts take too long to compare", d->key) : NULL;
+}
+
+static Err *fits_name(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
+  (void)b, (void)d;
+  *fits = !strcmp(r->rest, name);
+  return NULL;
+}
+
 static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
   PCRE2_UCHAR why[200] = "";
-  b->n_steps += 8 * r->each + (int64_t)strlen(name) / 16;
+  TRY(spend(b, d, 8 * r->each + (int64_t)strlen(name) / 16));
   b->stop = MIN(b->n_steps + STEPS_MAX, ALL_STEPS_MAX);
   b->each = r->each;
-  int rc = b->n_steps > ALL_STEPS_MAX ? PCRE2_ERROR_CALLOUT : pcre2_match(r->code, (PCRE2_SPTR)name, strlen(name), 0, 0, b->data, b->match);
-  if (b->n_steps > ALL_STEPS_MAX) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take too long", d->key);
+  int rc = pcre2_match(r->code, (PCRE2_SPTR)name, strlen(name), 0, 0, b->data, b->match);
+  TRY(spend(b, d, 0));
   if (rc == PCRE2_ERROR_CALLOUT || rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
     return err_new(ERR_LIMIT, "metadata %s: regular expression '%.200s' takes too long to compare with %s", d->key, r->text, name);
   if (rc == PCRE2_ERROR_NOMEMORY) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
@@ -166,50 +206,70 @@ static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const cha
 }
 
 /* One star at most is looked back to: at most the product of both lengths. */
-static bool fits_glob(const char *g, const char *s) {
-  const char *star = NULL, *from = NULL;
-  while (*s) {
+static Err *fits_glob(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
+  const char *g = r->rest, *s = name, *star = NULL, *from = NULL;
+  int64_t n = 0;
+  for (; *s; n++) {
     if (*g == '*') star = g++, from = s;
     else if (*g == '?' || *g == *s) g++, s++;
     else if (star) g = star + 1, s = ++from;
-    else return false;
+    else break;
   }
   while (*g == '*') g++;
-  return !*g;
-}
-
-static Err *fits_name(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
-  switch (r->form->kind) {
-    case RULE_name: *fits = !strcmp(r->rest, name); return NULL;
-    case RULE_regex: return fits_regex(b, d, r, name, fits);
-    case RULE_glob: *fits = fits_glob(r->rest, name); return NULL;
-    case RULE_class: *fits = r->rest[0] >= 'A' && r->rest[0] <= 'Z' && !strchr(r->rest, '.'); return NULL;
-    case RULE_N_KINDS: break;
-  }
+  TRY(spend(b, d, 1 + n / 4));
+  *fits = !*s && !*g;
   return NULL;
 }
 
+static Err *fits_class(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
+  (void)b, (void)d, (void)name;
+  *fits = r->rest[0] >= 'A' && r->rest[0] <= 'Z' && !strchr(r->rest, '.');
+  return NULL;
+}
+
+static Err *(*const fits_kind[])(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) = {
+#define RULE(id, rank) fits_##id,
+#include "lang/rules.def"
+#undef RULE
+};
+
 /* A folder's tensors may have moved since its rules were written: the names they have in other folders of this kind. */
-enum { ALIASES_MAX = 16 };
-static int aliases_of(HyperEnv *env, const char *weight, const char **out) {
-  int n = 0, n_moves = env->decl && !env->arch ? env->decl->n_moves : 0;
-  out[n++] = weight;
+typedef struct Aliases { const char *name[16]; int n; } Aliases;
+
+static void add_alias(HyperEnv *env, Aliases *a, const char *begin, const char *rest) {
+  const char *name = arena_printf(env->arena, "%s%s", begin, rest);
+  for (int i = 0; i < a->n; i++) if (!strcmp(a->name[i], name)) return;
+  if (a->n < (int)COUNT_OF(a->name)) a->name[a->n++] = name;
+}
+
+static const char *behind(const char *s, const char *begin) { return strncmp(s, begin, strlen(begin)) ? NULL : s + strlen(begin); }
+
+static void add_moved(HyperEnv *env, Aliases *a, const char *from, const char *rest) {
+  add_alias(env, a, from, rest);
+  for (int i = 0; i < env->decl->n_moves; i++) if (!strcmp(env->decl->move[i].from, from)) add_alias(env, a, env->decl->move[i].to, rest);
+}
+
+/* What has one of the other names has moved; what has none is where models say. */
+static Aliases aliases_of(HyperEnv *env, const char *weight) {
+  Aliases a = {{weight}, 1};
+  int n_moves = env->decl && !env->arch ? env->decl->n_moves : 0;
   for (int i = 0; i < n_moves; i++) {
-    const NameMove *v = &env->decl->move[i];
-    if (strncmp(weight, v->to, strlen(v->to))) continue;
-    for (int k = 0; k < n_moves && n < ALIASES_MAX; k++)
-      if (k != i && !strcmp(env->decl->move[k].from, v->from)) out[n++] = arena_printf(env->arena, "%s%s", env->decl->move[k].to, weight + strlen(v->to));
-    if (n < ALIASES_MAX) out[n++] = arena_printf(env->arena, "%s%s", v->from, weight + strlen(v->to));
+    const char *rest = behind(weight, env->decl->move[i].to);
+    if (rest) add_moved(env, &a, env->decl->move[i].from, rest);
   }
-  return n;
+  for (int i = 0; i < n_moves && a.n == 1; i++) {
+    const char *rest = behind(weight, env->decl->move[i].from);
+    if (rest) add_moved(env, &a, env->decl->move[i].from, rest);
+  }
+  return a;
 }
 
 Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Picked *out) {
-  const char *name[ALIASES_MAX];
+  const Aliases a = aliases_of(env, weight);
   const RuleList *l;
   const Rule *best = NULL;
   Picked p = {0};
-  int least = INT32_MAX, n_names = aliases_of(env, weight, name);
+  int least = INT32_MAX;
   TRY(list_of(env, d, &l));
   p.said = l->said;
   for (int i = 0; i < l->n; i++) {
@@ -217,11 +277,12 @@ Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Pic
     int rank = lang_rule_rank(r->form->kind);
     bool fits = false, again = rank == least && r->form->kind == RULE_class;
     if (rank > least || (rank == least && !again)) continue;
-    for (int k = 0; k < n_names && !fits; k++) TRY(fits_name(env->rules, d, r, name[k], &fits));
+    for (int k = 0; k < a.n && !fits; k++) TRY(fits_kind[r->form->kind](env->rules, d, r, a.name[k], &fits));
     if (!fits) continue;
     if (!again) p.names.n = 0;
     least = rank;
     best = r;
+    if (p.names.n == MODEL_STEMS_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d names for * speak of %s", d->key, MODEL_STEMS_MAX, weight);
     if (r->stem) PUSH(env->arena, p.names.name, p.names.n, p.names.cap, arena_dup(env->arena, r->stem));
   }
   if (best && best->form->spares) return err_new(ERR_FORMAT, "metadata %s: '%.200s' leaves %s out, whose tensors lie here", d->key, best->text, weight);

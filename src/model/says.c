@@ -4,13 +4,11 @@
 #include "model/priv.h"
 
 /* ---- keys ---------------------------------------------------------------------------------------------------------- */
-enum { STEMS_MAX = 256 };
-
-/* The names that * stands for in some key of the metadata; model_says_known has seen to it that they are at most STEMS_MAX. */
+/* The names that * stands for in some key of the metadata, one more than MODEL_STEMS_MAX at most: model_says_known has refused more. */
 static void add_stems(HyperEnv *env, const char *key, ModelNames *out) {
   const char *star = strchr(key, '*'), *below = env->decl && env->decl->below ? arena_printf(env->arena, "%s.", env->decl->below) : "";
   size_t before = star ? (size_t)(star - key) : 0, after = star ? strlen(star + 1) : 0;
-  for (int i = 0; star && i < env->w->n_kvs && out->n <= STEMS_MAX; i++) {
+  for (int i = 0; star && i < env->w->n_kvs && out->n <= MODEL_STEMS_MAX; i++) {
     const char *k = env->w->kv[i].key;
     if (strncmp(k, key, before) && !strncmp(k, below, strlen(below))) k += strlen(below);
     size_t n = strlen(k);
@@ -23,10 +21,10 @@ static void add_stems(HyperEnv *env, const char *key, ModelNames *out) {
 }
 
 /* What a key names, a star being any name. */
-typedef struct Named { const FileKv **kv; int n, cap; } Named;
+typedef struct KvList { const FileKv **kv; int n, cap; } KvList;
 
-static Named named(HyperEnv *env, const char *key) {
-  Named all = {0};
+static KvList named(HyperEnv *env, const char *key) {
+  KvList all = {0};
   ModelNames stems = {0};
   const FileKv *kv = strchr(key, '*') ? NULL : hyper_kv(env, key);
   if (kv) PUSH(env->arena, all.kv, all.n, all.cap, kv);
@@ -68,19 +66,16 @@ static Err *check_key(HyperEnv *env, const SaysDecl *s, const FileKv *kv, Format
   return err_new(ERR_FORMAT, "metadata %s: %.9g, but the tensors say %lld", kv->key, num_float(said), (long long)first);
 }
 
-/* A layout, and by its rules what they pick for one weight. */
-typedef struct Weight { const LayoutDecl *l; const Picked *picked; FormatParts *fit; } Weight;
-
-/* The rules that tell which of the names of a key's * speak of the weight: they have the same up to it. NULL: any may. */
-static const Picked *ruled(const Weight *w, const char *key) {
+/* What the layout's rules pick, which tell which of the names of a key's * speak of the weight: they have the same up to it. NULL: any may. */
+static const Picked *ruled(const LayoutDecl *l, const Picked *picked, const char *key) {
   const char *star = strchr(key, '*');
-  for (int i = 0; star && i < w->l->n_rules; i++)
-    if (strchr(w->l->rule[i].key, '*') && !strncmp(key, w->l->rule[i].key, (size_t)(star - key) + 1)) return &w->picked[i];
+  for (int i = 0; star && i < l->n_rules; i++)
+    if (strchr(l->rule[i].key, '*') && !strncmp(key, l->rule[i].key, (size_t)(star - key) + 1)) return &picked[i];
   return NULL;
 }
 
 /* One of these agrees; of none, what the first says. */
-static Err *check_any(HyperEnv *env, const SaysDecl *s, const Named *all, FormatParts *fit) {
+static Err *check_any(HyperEnv *env, const SaysDecl *s, const KvList *all, FormatParts *fit) {
   Err *first = NULL;
   for (int i = 0; i < all->n; i++) {
     Err *e = check_key(env, s, all->kv[i], fit);
@@ -95,18 +90,18 @@ static Err *check_any(HyperEnv *env, const SaysDecl *s, const Named *all, Format
 }
 
 /* What rules say of this weight outdoes what is said of all. */
-static Err *check_line(HyperEnv *env, const SaysDecl *s, const Weight *w) {
-  Named own = {0}, all = {0};
+static Err *check_line(HyperEnv *env, const LayoutDecl *l, const SaysDecl *s, const Picked *picked, FormatParts *fit) {
+  KvList own = {0}, all = {0};
   for (int k = 0; k < s->n_keys; k++) {
-    const Picked *p = ruled(w, s->key[k]);
+    const Picked *p = ruled(l, picked, s->key[k]);
     for (int i = 0; p && i < p->names.n; i++) {
       const FileKv *kv = hyper_kv(env, model_with_stem(env->arena, s->key[k], p->names.name[i]));
       if (kv) PUSH(env->arena, own.kv, own.n, own.cap, kv);
     }
-    const Named some = p ? (Named){0} : named(env, s->key[k]);
+    const KvList some = p ? (KvList){0} : named(env, s->key[k]);
     for (int i = 0; i < some.n; i++) PUSH(env->arena, all.kv, all.n, all.cap, some.kv[i]);
   }
-  return check_any(env, s, own.n ? &own : &all, w->fit);
+  return check_any(env, s, own.n ? &own : &all, fit);
 }
 
 static bool is_joint(const SaysDecl *s) { return strchr(s->key[0], '*') != NULL; }
@@ -124,8 +119,7 @@ static Err *check_joint(HyperEnv *env, const LayoutDecl *l, const char *stem, Fo
 static Err *pick_rules(HyperEnv *env, const LayoutDecl *l, const char *weight, Picked *picked) {
   for (int i = 0; i < l->n_rules; i++) TRY(err_wrap(model_rules_pick(env, &l->rule[i], weight, &picked[i]), "layout %s", l->name));
   for (int i = 0; i < l->n_says; i++) {
-    const Weight w = {l, picked, NULL};
-    const Picked *p = is_joint(&l->says[i]) ? ruled(&w, l->says[i].key[0]) : NULL;
+    const Picked *p = is_joint(&l->says[i]) ? ruled(l, picked, l->says[i].key[0]) : NULL;
     if (p && p->said && !p->names.n) return err_new(ERR_FORMAT, "layout %s: metadata %s: nothing there speaks of %s, whose tensors lie here", l->name, l->rule[p - picked].key, weight);
   }
   return NULL;
@@ -136,13 +130,12 @@ Err *model_says_check(HyperEnv *env, const LayoutDecl *l, const char *stem, Form
   Str told = {0};
   bool agreed = false;
   Picked *picked = ARENA_ARRAY(env->arena, Picked, l->n_rules + 1);
-  const Weight w = {l, picked, fit};
   TRY(pick_rules(env, l, stem, picked));
   for (int i = 0; i < l->n_says; i++) {
-    const Picked *p = is_joint(&l->says[i]) ? ruled(&w, l->says[i].key[0]) : NULL;
+    const Picked *p = is_joint(&l->says[i]) ? ruled(l, picked, l->says[i].key[0]) : NULL;
     if (p && p->said) all = p->names;
     else if (is_joint(&l->says[i])) add_stems(env, l->says[i].key[0], &all);
-    else TRY(err_wrap(check_line(env, &l->says[i], &w), "layout %s", l->name));
+    else TRY(err_wrap(check_line(env, l, &l->says[i], picked, fit), "layout %s", l->name));
   }
   for (int k = 0; k < all.n && !agreed; k++) {
     Err *e = check_joint(env, l, all.name[k], fit);
@@ -162,7 +155,7 @@ static const SaysDecl *line_of(const LayoutDecl *l, const char *key) {
 }
 
 static Err *check_known(HyperEnv *env, const char *key) {
-  Named all = named(env, key);
+  KvList all = named(env, key);
   const FileKv *kv = all.n ? all.kv[0] : NULL;
   const char **text = NULL;
   int n = 0, cap = 0;
@@ -180,26 +173,30 @@ static Err *check_known(HyperEnv *env, const char *key) {
   return known ? NULL : not_among(kv, text, n);
 }
 
-static Err *check_stems(HyperEnv *env, const SaysDecl *s) {
-  for (int k = 0; k < s->n_keys; k++) {
-    ModelNames stems = {0};
-    add_stems(env, s->key[k], &stems);
-    if (stems.n > STEMS_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d names for *", s->key[k], STEMS_MAX);
-  }
-  return NULL;
+/* Where rules pick from the names, there may be as many as the metadata has. */
+static Err *check_stems(HyperEnv *env, const LayoutDecl *l, const char *key) {
+  ModelNames stems = {0};
+  bool picks = false;
+  add_stems(env, key, &stems);
+  if (stems.n <= MODEL_STEMS_MAX) return NULL;
+  Picked *place = ARENA_ARRAY(env->arena, Picked, l->n_rules + 1);
+  const Picked *p = ruled(l, place, key);
+  if (p) TRY(err_wrap(model_rules_said(env, &l->rule[p - place], &picks), "layout %s", l->name));
+  return picks ? NULL : err_new(ERR_LIMIT, "metadata %s: more than %d names for *", key, MODEL_STEMS_MAX);
 }
 
 Err *model_says_known(HyperEnv *env) {
   const LayoutDecl *l = env->module->n_layouts ? env->module->layout[0] : NULL;
   for (int i = 0; i < env->module->n_layouts; i++)
-    for (int k = 0; k < env->module->layout[i]->n_says; k++) TRY(check_stems(env, &env->module->layout[i]->says[k]));
+    for (int k = 0; k < env->module->layout[i]->n_says; k++)
+      for (int j = 0; j < env->module->layout[i]->says[k].n_keys; j++) TRY(check_stems(env, env->module->layout[i], env->module->layout[i]->says[k].key[j]));
   for (int i = 0; l && i < l->n_says; i++) TRY(check_known(env, l->says[i].key[0]));
   return NULL;
 }
 
 /* Of metadata that a layout's text asks for, what is there. */
 static void tell_key(HyperEnv *env, const char *key, ModelNames *told, Str *out) {
-  Named all = named(env, key);
+  KvList all = named(env, key);
   for (int i = 0; i < all.n; i++) {
     const FileKv *kv = all.kv[i];
     bool again = told->n == 12;

@@ -1,4 +1,4 @@
-/* One tensor of a model's files as floats, without a model: blocks by their format's text, what several tensors hold by their layout's.
+/* One tensor of a model's files as floats, without a model, whose text need not be known: blocks by their format's text, what several tensors hold by their layout's.
    In: files, a tensor's name as models give it. Out: rows of f32. */
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +35,9 @@ static Err *decode(Reader *r, const char *name, int64_t *rows, int64_t *cols, fl
   TensorParts *p;
   const FileTensor *t = file_tensor_find(r->weights, name);
   int64_t given_rows = *rows, given_cols = *cols;
+  const char *arch = NULL;
+  err_free(model_declaration(r->module, r->weights, &env.decl, &arch)); /* where its text is known, metadata is read as loading reads it */
+  if (arch) env.decl = NULL;
   TRY(model_says_known(&env));
   TRY(model_parts_find(&env, forms, name, given_rows, given_cols, &p));
   if (!p && !t) return missing(r, name);

@@ -5,7 +5,7 @@
 
 Dx fmt_fail(FmtEval *s, Err *e) {
   if (s->err) err_free(e);
-  else s->err = e;
+  else s->err = lang_err_at(s->m, s->at, e);
   return dx_int(s->d, 0);
 }
 
@@ -342,8 +342,11 @@ static Dx eval_kind(FmtEval *s, const Expr *e) {
 /* An element's value is walked as it stands; what encode says is long, and walked once a node. */
 Dx fmt_eval(FmtEval *s, const Expr *e) {
   if (s->err) return dx_int(s->d, 0);
+  Loc around = s->at;
   if (s->left-- <= 0) return fmt_fail(s, err_new(ERR_LIMIT, "format %s: more than %d expressions", s->f->name, MAX_STEPS));
+  s->at = e->loc;
   Dx x = eval_kind(s, e);
+  s->at = around;
   if (s->encode ? s->d->node[x].depth <= FMT_MAX_HEIGHT : !dx_too_large(s->d, x)) return x;
   return fmt_fail(s, err_new(ERR_LIMIT, "format %s: an expression is too large with all it uses: at most %d operations, %d inside one another (%d in encode)", s->f->name, DX_MAX_SIZE, DX_MAX_DEPTH, FMT_MAX_HEIGHT));
 }

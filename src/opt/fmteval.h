@@ -17,6 +17,7 @@ typedef struct FmtEval {
   Dx sorted;                /* the column, where columns are sorted by their groups */
   const Expr **number; int n_numbers, cap_numbers; /* json(..) met so far */
   bool encode;              /* x(k) is the float to store; a field's name is what is stored there */
+  Loc at;                   /* of the expression at hand */
   Err *err;                 /* the first mistake; nodes made after it mean nothing */
 } FmtEval;
 Dx fmt_fail(FmtEval *s, Err *e);

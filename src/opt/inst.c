@@ -15,13 +15,14 @@ typedef struct Scope {
   const char *op;
   int *laid;                /* by buffer: 1 + the temporary that has a weight's elements as floats; NULL: none has */
   int sorted;               /* 1 + the weight in whose order of columns the other arguments are */
+  Loc at;                   /* of the expression at hand */
   Err *err;
 } Scope;
 enum { MAX_FN_DEPTH = 40, MAX_STEPS = 1 << 22, MAX_STMTS = 2048 };
 
 static Dx fail(Scope *s, Err *e) {
   if (s->err) err_free(e);
-  else s->err = e;
+  else s->err = lang_err_at(s->p->module, s->at, e);
   return dx_int(s->p->dag, 0);
 }
 
@@ -400,7 +401,10 @@ static Dx eval_kind(Scope *s, const Expr *e) {
 static Dx eval(Scope *s, const Expr *e) {
   if (s->err) return dx_int(s->p->dag, 0);
   if (s->left-- <= 0) return fail(s, err_new(ERR_LIMIT, "op %s: more than %d expressions with all that is called", s->op, MAX_STEPS));
+  Loc around = s->at;
+  s->at = e->loc;
   Dx x = eval_kind(s, e);
+  s->at = around;
   if (!dx_too_large(s->p->dag, x)) return x;
   return fail(s, err_new(ERR_LIMIT, "op %s: an expression is too large with all it uses: at most %d operations, %d inside one another", s->op, DX_MAX_SIZE, DX_MAX_DEPTH));
 }
@@ -710,6 +714,24 @@ static void keep_call(Tp *p, const OpDecl *op, const TpArg *arg, int n_args, con
   PUSH(p->arena, p->call, p->n_calls, p->cap_calls, c);
 }
 
+/* Whether statements from `first` on may give every element of a tensor: false where they have fewer elements together. Rows are taken as many. */
+static bool gives_all(const Tp *p, int first, int buf) {
+  enum { MANY = 1009 };
+  const Dag *d = p->dag;
+  double want = 1, have = 0;
+  int64_t v;
+  for (int i = 0; i < p->buf[buf].n_dims; i++) want *= dx_is_int(d, p->buf[buf].dim[i], &v) ? (double)v : MANY;
+  for (int k = first; k < p->n_stmts; k++) {
+    double n = 1;
+    for (int i = 0; i < p->stmt[k].n_axes; i++) {
+      Dx e = p->stmt[k].extent[i];
+      n *= d->node[e].kind == DX_SYM ? MANY : (double)dx_range(d, e, NULL).hi;
+    }
+    if (p->stmt[k].buf == buf) have += n;
+  }
+  return have >= want;
+}
+
 static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args, int *results, int n_results, bool *fits) {
   TpArg arg[16];
   Scope *s = ARENA_NEW(p->arena, Scope);
@@ -731,8 +753,18 @@ static Err *call_variant(Tp *p, const OpDecl *op, const TpArg *given, int n_args
     if (!v) return NULL;
   }
   *fits = true;
+  bool is_new[16] = {false};                                 /* no place was given for it, which might hold the rest */
+  if (n_results > (int)COUNT_OF(is_new)) return err_new(ERR_LIMIT, "op %s: more than %zu results", op->name, COUNT_OF(is_new));
+  for (int i = 0; i < n_results; i++) is_new[i] = results[i] < 0;
   TRY(bind_results(s, op, results, n_results));
-  for (int i = 0; i < op->n_stmts; i++) TRY(add_stmt(s, &op->stmt[i]));
+  int first = p->n_stmts;
+  for (int i = 0; i < op->n_stmts; i++) {
+    Err *e = add_stmt(s, &op->stmt[i]);
+    if (e) return e == s->err ? e : lang_err_at(p->module, op->stmt[i].loc, e);
+  }
+  for (int i = 0; i < n_results; i++)
+    if (is_new[i] && !gives_all(p, first, results[i]))
+      return lang_err_at(p->module, op->result[i].loc, err_new(ERR_SHAPE, "op %s: its statements do not give all elements of the result %s", op->name, op->result[i].name));
   return NULL;
 }
 

@@ -22,14 +22,10 @@ static void terms_of(const Dag *d, Dx x, int64_t by, Terms *t) {
   const DxNode *n = &d->node[x];
   int64_t v;
   if (n->kind == DX_INT) t->over |= __builtin_mul_overflow(n->ival, by, &v) || __builtin_add_overflow(t->k, v, &t->k);
-  else if (n->kind == DX_OP && n->op == DXO_ADD) {
+  else if (n->kind == DX_OP && (n->op == DXO_ADD || (n->op == DXO_SUB && t->less && by > INT64_MIN))) {
     Dx a = n->arg[0], b = n->arg[1];
     terms_of(d, a, by, t);
-    terms_of(d, b, by, t);
-  } else if (t->less && n->kind == DX_OP && n->op == DXO_SUB && by > INT64_MIN) {
-    Dx a = n->arg[0], b = n->arg[1];
-    terms_of(d, a, by, t);
-    terms_of(d, b, -by, t);
+    terms_of(d, b, n->op == DXO_SUB ? -by : by, t);
   } else if (n->kind == DX_OP && n->op == DXO_MUL && (dx_is_int(d, n->arg[1], &v) || dx_is_int(d, n->arg[0], &v))) {
     if (__builtin_mul_overflow(by, v, &v)) t->over = true;
     else terms_of(d, n->arg[dx_is_int(d, n->arg[1], NULL) ? 0 : 1], v, t);
@@ -78,6 +74,7 @@ static Dx format_element(FmtEval *s, int part, const FormatDecl *f, Dx byte, int
   for (int i = 0; i < f->n_fns; i++) {
     if (strcmp(f->fn[i].name, "x") || !f->fn[i].arg) continue;
     Dx v = fmt_call(one, &f->fn[i], dx_int(s->d, 0), 0);
+    if (one->err && !s->err) return s->err = one->err, dx_int(s->d, 0);
     return one->err ? fmt_fail(s, one->err) : dx_to_f32(s->d, v);
   }
   return fmt_fail(s, err_new(ERR_SYNTAX, "format %s: no x(i)", f->name));

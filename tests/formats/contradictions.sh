@@ -76,7 +76,21 @@ for case, path, value, *says in (
         ("gptq-v1", "dynamic", {f"+:layer {i}": {} for i in range(9000)}, "dynamic.*: more than 8192 texts"),
         ("int4-ct-g128", "ignore", ["re:.*k_proj"], "quantization_config.ignore: 're:.*k_proj' leaves model.layers.0.self_attn.k_proj out"),
         ("int4-ct-g128", "ignore", ["lm_head", "model.layers.0.self_attn.k_proj"], "leaves model.layers.0.self_attn.k_proj out"),
-        ("int4-ct-g128", "ignore", "re:" + "(" * 5000, "regular expression"),
+        ("int4-ct-g128", "ignore", "re:" + "(" * 5000, "metadata quantization_config.ignore: 're:(((((", "5003 bytes, expected at most 4096"),
+        ("int4-ct-g128", "ignore", ["lm_head", "k" * 5000], "metadata quantization_config.ignore: 'kkk", "5000 bytes, expected at most 4096"),
+        ("int4-ct-g128", "ignore", "re:" + "(" * 4000, "regular expression"),
+        ("int4-ct-g128", "ignore", ["lm_head", 3], "metadata quantization_config.ignore: a list of values of several kinds, expected texts"),
+        ("int4-ct-g128", "ignore", [None], "metadata quantization_config.ignore: a list of values of several kinds, expected texts"),
+        ("int4-ct-g128", "ignore", {"lm_head": True}, "metadata quantization_config.ignore: an object, expected texts"),
+        ("int4-ct-g128", "ignore", [1], "metadata quantization_config.ignore: expected texts"),
+        ("int4-ct-g128", "config_groups.group_0.targets", {"Linear": 1}, "metadata quantization_config.config_groups.group_0.targets: an object, expected texts"),
+        ("int4-ct-g128", "config_groups.group_0.targets", [], "metadata quantization_config.config_groups.*.targets: nothing there speaks of model.layers.0.self_attn.k_proj"),
+        ("int4-ct-g128", "config_groups", [{"targets": ["Linear"]}], "metadata quantization_config.config_groups: expected an object"),
+        ("gptq-v1", "dynamic", ["-:.*k_proj"], "metadata quantization_config.dynamic: expected an object"),
+        ("gptq-v1", "dynamic", [{"-:.*k_proj": {}}], "metadata quantization_config.dynamic: expected an object"),
+        ("gptq-v1", "dynamic", "-:.*k_proj", "metadata quantization_config.dynamic: expected an object"),
+        ("gptq-v1", "dynamic", {"+:" + "|".join(f"x{i}" for i in range(700)) + "|model.*k_proj": {"bits": 8}}, "k_proj.bits: 8, but the tensors say 4"),  # a long key
+        ("int4-ct-g128", "config_groups", {f"g{i}": {"targets": ["Linear"], "weights": {"num_bits": 3}} for i in range(300)}, "config_groups.*.targets: more than 256 names for * speak of model.layers.0.self_attn.k_proj"),
         ("nvfp4-modelopt", "ignore", ["model.layers.?.self_attn*"], "'model.layers.?.self_attn*' leaves model.layers.0.self_attn.k_proj out"),
         ("fp8-block", "modules_to_not_convert", ["lm_head", "model.layers.0.mlp.gate_proj", "model.layers.0.self_attn.k_proj"], "layout scaled_blocks: metadata quantization_config.modules_to_not_convert: 'model.layers.0."),
         ("int4-ct-g128", "config_groups.group_0.targets", ["re:.*mlp.*", "model.layers"], "config_groups.*.targets: nothing there speaks of model.layers.0.self_attn.k_proj"),
@@ -107,13 +121,19 @@ for case, path, value in (
         ("mixed-precision", "config_groups.group_1.weights.num_bits", 2),  # of the other group, which is not the weight's
         ("fp8-block-ct", W + "block_structure", [128, 128]),
         ("int4-ct-g128", "ignore", ["everything"]),
+        ("int4-ct-g128", "ignore", []),
+        ("int4-ct-g128", "ignore", None),
+        ("gptq-v1", "dynamic", {}),
+        ("gptq-v1", "dynamic", []),
+        ("gptq-v1", "dynamic", {"-:" + "|".join(f"x{i}" for i in range(700)): {}}),
+        ("gptq-v1", "dynamic", {f"model\\.layers\\.{i}\\.self_attn\\.k_proj": {"bits": 8 if i else 4} for i in range(560)}),
 ):
     r = decode(case, path, value)
     told(f"{case}: {path} = {'gone' if value is NONE else value} is fine", None if r.returncode == 0 else r.stderr.decode()[:400])
 # What PCRE2 does between two steps back, and every comparison of many, is bounded too: seconds where it was minutes.
-LONG, MANY = ".*.*.*" + "z*+y*+" * 680 + r"\d\d\d\d", ".*.*" + "z*+y*+" * 45 + r"\d\d\d\d"
+LONG, MANY = ".*.*.*" + "z*+y*+" * 670 + r"\d\d\d\d", ".*.*" + "z*+y*+" * 45 + r"\d\d\d\d"
 for name, texts, says in (("long", 300 * ["re:" + LONG], "takes too long to compare with model.layers.0.self_attn.k_proj"),
-                          ("many", [f"re:(?#{i}){MANY}" for i in range(8000)], "metadata quantization_config.ignore: its regular expressions take too long"),
+                          ("many", [f"re:(?#{i}){MANY}" for i in range(8000)], "metadata quantization_config.ignore: its texts take too long to compare"),
                           ("large", [f"re:(?:.*.*(?:{'z|' * 700}z){{4}}q){i}" for i in range(1900)], "metadata quantization_config.ignore: its regular expressions take more than 64 MiB"),
                           ("groups", [f"re:{'()' * 400}.*.*" + r"\d\d\d" for i in range(900)], "takes too long to compare with"),
                           ("alternatives", 300 * [f"re:.*(?:{'|' * 4000})" + r"\d\d\d"], "takes too long to compare with")):
@@ -127,6 +147,45 @@ r = decode("gptq-v1-desc_act", "", None, drop=(".g_idx",))
 told("columns out of order, of which no tensor tells the order", None if r.returncode == 1 and b"desc_act: 1, but the tensors say 0" in r.stderr else str(r))
 r = decode("gptq-v1", "dynamic", {".*k_proj": {"desc_act": True}}, drop=(".g_idx",))
 told("the same by a rule", None if r.returncode == 1 and b"dynamic..*k_proj.desc_act: 1, but the tensors say 0" in r.stderr else str(r))
+
+# Tensors that have moved since the rules were written, either way; of a family that says where to.
+def moved(name_of, at, value):
+    out = edited("int4-ct-g128", at, value)
+    with open(out + "/config.json") as f:
+        config = json.load(f)
+    config["architectures"] = ["Gemma3ForConditionalGeneration"]
+    with open(out + "/config.json", "w") as f:
+        json.dump(config, f)
+    folder.store(out + "/model.safetensors", [(name_of(k), *t) for k, t in whole.read(CASES + "int4-ct-g128").items()])
+    rects = weight("int4-ct-g128")
+    return subprocess.run([lumen, "decode", out, name_of(rects[0]), *rects[1:]], capture_output=True, timeout=60)
+
+
+PLACES = ("model.", "language_model.model.", "model.language_model.")
+for there in PLACES:
+    for said in PLACES:
+        name = said + "layers.0.self_attn.k_proj"
+        r = moved(lambda k: there + k.removeprefix("model."), "ignore", [name])
+        told(f"tensors at {there}*, ignored ones at {said}*", None if r.returncode == 1 and f"'{name}' leaves {there}layers.0.self_attn.k_proj out".encode() in r.stderr else str(r.returncode) + str(r.stderr[:300]))
+        r = moved(lambda k: there + k.removeprefix("model."), "config_groups.group_0.targets", ["re:" + said.replace(".", "\\.") + "layers\\.0"])
+        told(f"tensors at {there}*, rules of {said}*", None if r.returncode == 0 else r.stderr.decode()[:300])
+r = moved(lambda k: k, "ignore", ["vision_tower.layers.0.self_attn.k_proj", "language_model.layers.0.self_attn.k_proj"])
+told("names that are no other place of it", None if r.returncode == 0 else r.stderr.decode()[:300])
+
+# One rule for every module of a deep model.
+whole.write(CASES + "gptq-v1", f"{tmp}/deep", repeat=80)
+with open(f"{tmp}/deep/config.json") as f:
+    config = json.load(f)
+for name, bits, code in (("all of its modules", 4, 0), ("one of its modules otherwise", 8, 1)):
+    kinds = [f"self_attn.{c}_proj" for c in "qkvo"] + [f"mlp.{c}_proj" for c in ("gate", "up", "down")]
+    rules = {f"+:model\\.layers\\.{i}\\.{k.replace('.', chr(92) + '.')}": {"bits": 4} for i in range(80) for k in kinds}
+    rules["+:model\\.layers\\.79\\.self_attn\\.k_proj"] = {"bits": bits}
+    config["quantization_config"]["dynamic"] = rules
+    with open(f"{tmp}/deep/config.json", "w") as f:
+        json.dump(config, f)
+    r = subprocess.run([lumen, "show", f"{tmp}/deep", "--plan"], capture_output=True, timeout=100)
+    told(f"{len(rules)} rules of {name}", None if r.returncode == code and (not code or b"k_proj.bits: 8, but the tensors say 4" in r.stderr) else f"{r.returncode} {r.stderr[:400]}")
+shutil.rmtree(f"{tmp}/deep")
 
 # A method that nobody here describes is told before anything else, whatever the tensors are called.
 whole.write(CASES + "gptq-v1", f"{tmp}/whole")

@@ -153,9 +153,12 @@ ln -s in.gguf "$TEST_TMP/link.gguf"
 mkfifo "$TEST_TMP/pipe"
 expect "OUT is the input" 2 "$LUMEN" convert "$TEST_TMP/in.gguf" "$TEST_TMP/in.gguf" --quant q8_0
 expect "OUT is a link to the input" 2 "$LUMEN" convert "$TEST_TMP/in.gguf" "$TEST_TMP/link.gguf" --quant q8_0
-has "OUT is a link to the input: why" "$err" "is the model to read"
+has "OUT is a link to the input: why" "$err" "is a file to read"
 expect "OUT is a folder" 2 "$LUMEN" convert "$model" "$TEST_TMP" --quant q8_0
-expect "OUT is a pipe" 2 "$LUMEN" convert "$model" "$TEST_TMP/pipe" --quant q8_0
+cat "$TEST_TMP/pipe" > "$TEST_TMP/piped.gguf" &
+expect "OUT is a pipe" 0 timeout 60 "$LUMEN" convert "$model" "$TEST_TMP/pipe" --quant q8_0
+wait
+cmp -s "$TEST_TMP/piped.gguf" "$TEST_TMP/q8_0.gguf" && ok "which takes the bytes as they come" || not_ok "which takes the bytes as they come" "they differ"
 [ -p "$TEST_TMP/pipe" ] && ok "and stays one" || not_ok "and stays one" "it does not"
 cmp -s "$model" "$TEST_TMP/in.gguf" && ok "the input is as it was" || not_ok "the input is as it was" "it is not"
 expect "a file that may not grow so long" 1 sh -c "ulimit -f 64; exec \"\$0\" convert '$model' '$TEST_TMP/x.gguf' --quant q8_0" "$LUMEN"

@@ -51,8 +51,34 @@ layout many [N, K] = "*.weight" {
   x(n, k) = w[k + 127, N - 1 - n] * c[k]
 }
 EOS
+# Rows in another order, 30 and more apart within a tile: of the folder's tensor, and of the GGUF file that is written of it.
+for way in loaded written; do
+  mkdir -p "$TEST_TMP/$way"
+  case $way in
+    loaded) source='"a.weight" rows r -> r % 2 * 20 + r / 2' ;;
+    written) source='"token_embd.weight" rows r -> r % 2 * 20 + r / 2 | "a.weight"' ;;
+  esac
+  cat > "$TEST_TMP/$way/far.lum" <<EOS
+layout by_row [N, K] = "*.weight" {
+  tensor w : i32[N, P] = "*.by_row"
+  tensor s : f32[N, K] = "*.scale"
+  x(n, k) = w[n, k * (P / K)] * s[n, k]
+}
+model far_rows {
+  file gguf "far"
+  file hf "FarRows"
+  hyper V = dim("token_embd.weight" | "a.scale", 0)
+  hyper E = dim("token_embd.weight" | "a.scale", 1)
+  write "context_length" = key("max_position_embeddings")
+  tensor embd : W[V,E] = $source
+  graph(tokens: i32[M], pos: i32[M], rows: i32[O]) {
+    return linear(take_rows(embed(embd, tokens), rows), embd)
+  }
+}
+EOS
+done
 cat > "$TEST_TMP/far.py" <<'EOS'
-import json, os, struct, subprocess, sys
+import json, os, shutil, struct, subprocess, sys
 sys.path[:0] = ["tests"]
 from told import told, end
 lumen, tmp = sys.argv[1:]
@@ -139,6 +165,20 @@ def many():
 
 
 many()
+folder = write("by_row", 4, [N, P], lambda n, k: n * P + k * (P // K), lambda v: struct.pack("<i", v))
+for name in os.listdir("tests/models/tokenizer"):
+    shutil.copy("tests/models/tokenizer/" + name, folder)
+with open(folder + "/config.json", "w") as f:
+    json.dump({"architectures": ["FarRows"], "max_position_embeddings": 64}, f)
+with open(tmp + "/ids", "w") as f:
+    f.write("1 2 3")
+r = subprocess.run([lumen, "logits", folder, "--std", tmp + "/loaded", "--ids", tmp + "/ids", "--precision", "f32", "--out", tmp + "/logits"], capture_output=True, timeout=100)
+told("a model that wants rows far apart side by side is refused", None if r.returncode == 1 and b"tensor a.weight: rows of one tile lie more than 1 GiB apart" in r.stderr else str(r))
+r = subprocess.run([lumen, "convert", folder, tmp + "/far.gguf", "--std", tmp + "/written", "--keep", "*=f32"], capture_output=True, timeout=100)
+got = subprocess.run([lumen, "decode", tmp + "/far.gguf", "token_embd.weight"], capture_output=True, timeout=100).stdout
+want = {n % 2 * 20 + n // 2: [(n * 10 + k) * (0.5 + n) for k in range(K)] for n in range(N)}
+told("written as GGUF row by row", None if got == struct.pack(f"<{N * K}f", *(v for n in range(N) for v in want[n])) else f"{r} {struct.unpack(f'<{len(got) // 4}f', got)[:20]}")
+subprocess.run(["rm", "-r", folder], check=True)
 folder = write("odd_even", 4, [2, N // 2, P], lambda n, k: 0, lambda v: bytes(4))
 r = subprocess.run([lumen, "decode", folder, "a.weight", "--std", tmp + "/std"], capture_output=True, timeout=100)
 told("rows side by side that lie half a tensor apart are refused", None if r.returncode == 1 and b"layout odd_even: w holds 2240000000 bytes, and its rows lie too far apart" in r.stderr else str(r))
