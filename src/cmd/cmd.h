@@ -46,6 +46,10 @@ void cmd_interrupts_catch(void);
 void cmd_interrupts_leave(void);
 bool cmd_interrupted(void);
 
+/* progress.c: a line of a terminal, written over the one before; the caller asks whether standard error is one. more: behind the numbers. */
+void cmd_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cmd_progress_bar(const char *what, uint64_t n_done, uint64_t n_total, const char *more);
+
 /* pull.c: fetches a model. A bar on standard error where that is a terminal, else one line; nothing where quiet. Ctrl-C: ERR_CANCELLED. */
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path);
 /* models.c: MODEL as the user names it, fetched where it is a name that is known but not here. */

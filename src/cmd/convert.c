@@ -196,11 +196,7 @@ static void draw(Convert *c, bool last) {
   int64_t now = os_now_ns();
   if (!c->bar || (!last && now - c->drawn_ns < 100000000)) return;
   c->drawn_ns = now;
-  char cells[31];
-  int full = (int)(c->done_bytes * 30 / MAX(c->all_bytes, 1));
-  for (int i = 0; i < 30; i++) cells[i] = i < full ? '#' : '.';
-  cells[30] = 0;
-  fprintf(stderr, "\r\033[Kconverting [%s] %3d%% of %.1f MB", cells, (int)(c->done_bytes * 100 / MAX(c->all_bytes, 1)), (double)c->all_bytes * 1e-6);
+  cmd_progress_bar("converting", (uint64_t)c->done_bytes, (uint64_t)c->all_bytes, "");
 }
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }

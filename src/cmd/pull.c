@@ -11,19 +11,11 @@ OPT_DEFINE(PullOpts, PULL_ROWS)
 typedef struct Bar { bool shown; int64_t t_start_ns, t_drawn_ns; uint64_t n_start; const char *what; } Bar;
 
 static void draw(const Bar *b, uint64_t n_done, uint64_t n_total, int64_t t_ns) {
-  enum { WIDTH = 30 };
-  char cells[WIDTH + 1];
   double seconds = (double)(t_ns - b->t_start_ns) * 1e-9, mb_s = seconds > 0.5 ? (double)(n_done - b->n_start) / seconds * 1e-6 : 0;
-  if (!n_total) {
-    fprintf(stderr, "\r\033[K%s  %.0f s", b->what, seconds);
-    return;
-  }
-  int full = (int)((double)n_done / (double)n_total * WIDTH);
-  memset(cells, '.', WIDTH);
-  memset(cells, '#', (size_t)MIN(MAX(full, 0), WIDTH));
-  cells[WIDTH] = 0;
-  fprintf(stderr, "\r\033[K%s [%s] %3.0f%% of %.1f MB", b->what, cells, (double)n_done * 100 / (double)n_total, (double)n_total * 1e-6);
-  if (mb_s > 0) fprintf(stderr, ", %.1f MB/s", mb_s);
+  char speed[64] = "";
+  if (mb_s > 0) snprintf(speed, sizeof speed, ", %.1f MB/s", mb_s);
+  if (n_total) cmd_progress_bar(b->what, n_done, n_total, speed);
+  else cmd_progress("%s  %.0f s", b->what, seconds);
 }
 
 static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n_total) {

@@ -148,7 +148,7 @@ static void on_read(void *ctx, int64_t n_read, int64_t n) {
   enum { PATIENCE_NS = 500000000 };
   Printing *p = ctx;
   bool now = n_read < n && os_now_ns() - p->t_ns > PATIENCE_NS;
-  if (now) fprintf(stderr, "\r\033[Kreading the prompt: %lld of %lld tokens", (long long)n_read, (long long)n);
+  if (now) cmd_progress("reading the prompt: %lld of %lld tokens", (long long)n_read, (long long)n);
   else if (p->bar) fputs("\r\033[K", stderr);
   p->bar = now;
 }

@@ -79,7 +79,7 @@ has "the nearest stage" "$err" "did you mean opt?"
 expect "decode needs a format" 2 "$LUMEN" decode
 expect "decode of nothing is nothing" 0 "$LUMEN" decode --format q4_k
 empty "no output" "$out"
-expect "decode with an unknown format" 1 "$LUMEN" decode --format q4k
+expect "decode with an unknown format" 2 "$LUMEN" decode --format q4k
 has "its nearest format" "$err" "did you mean 'q4_k'?"
 for f in Q4_K BF16 IQ3_S; do
   "$LUMEN" decode --format "$(echo $f | tr A-Z a-z)" < tests/formats/decode/$f.bin > "$out"
