@@ -92,7 +92,6 @@ Err *os_read_file(const char *path, size_t max_bytes, Str *out);   /* a regular 
 Err *os_read_text(const char *path, size_t max_bytes, Str *out);   /* likewise, what somebody wrote: less a byte order mark. Fails: ERR_FORMAT too (UTF-16) */
 Err *os_read_input(const char *path, size_t max_bytes, Str *out);  /* the same of what the user names: "-" is standard input, a pipe is read to its end */
 const char *os_input_name(const char *path);                       /* for errors: "-" as words */
-Err *os_write_file(const char *path, const void *p, size_t n_bytes);
 Err *os_read_all(FILE *f, size_t max_bytes, Str *out);
 bool os_exists(const char *path);
 Err *os_look(const char *path, bool *there);                 /* where a file may be missing. Fails: it cannot be told (a folder that may not be searched), or a link to nothing */
@@ -106,6 +105,18 @@ int64_t os_process_cpu_ns(void);                             /* of all threads *
 int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */
 int os_n_cpus(void);                                         /* affinity and cgroup quota, at least 1 */
 size_t os_peak_rss_bytes(void);
+
+/* out.c: a file that is written. It appears when it is whole, through a link in its target's place; a device or a pipe takes bytes as they come; "-" is
+   standard output, which is left open. */
+typedef struct OutFile { FILE *f; Str name, target, part; } OutFile; /* name: for messages; part: where it grows, "": no file of its own */
+Err *os_out_check(const char *path);                         /* before the work whose result goes there, and when all is open that is read, none of which it may be. NULL, "-" are fine. Fails: ERR_USAGE, ERR_IO, ERR_NOT_FOUND */
+Err *os_out_open(const char *path, OutFile *out);
+Err *os_out_write(OutFile *o, const void *p, size_t n_bytes);
+Err *os_out_finish(OutFile *o);                              /* either way o is gone: it is there, and on the disk, or what was there before is */
+void os_out_drop(OutFile *o);                                /* what was written is taken back; of a device nothing */
+Err *os_write_file(const char *path, const void *p, size_t n_bytes); /* all at once, and not waited for until the disk has it */
+void os_input_note(int fd);                                  /* this regular file is read; the readers above say so themselves */
+bool os_is_input(const char *path);                          /* this process has read it, under whatever name */
 
 /* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
 typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;
@@ -123,6 +134,7 @@ typedef enum TraceStage {
   TRACE_COUNT
 } TraceStage;
 Err *trace_open(const char *spec);                           /* "stage[,stage..][@kernel-glob][>file]"; "help" lists */
+Err *trace_finish(void);                                     /* all that was traced is in its file */
 bool trace_on(TraceStage s, const char *kernel);             /* kernel may be NULL */
 void trace_printf(TraceStage s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void trace_text(TraceStage s, const char *title, const char *text);

@@ -106,10 +106,11 @@ static const OptRow *find_long(const OptRow *rows, size_t n_rows, const char *na
   return NULL;
 }
 
-/* The value of an option that may stand alone: the next argument where it ends as the row says, so that an operand is not taken for it. */
+/* The value of an option that may stand alone: the next argument where it is - or ends as the row says, so that an operand is not taken for it. */
 static const char *out_value(const OptRow *r, int argc, char **argv, int *i) {
   const char *end = strrchr(r->arg, '.'), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
   size_t n = next ? strlen(next) : 0;
+  if (next && !strcmp(next, "-")) return argv[++*i];
   return end && n >= strlen(end) && !strcmp(next + n - strlen(end), end) ? argv[++*i] : "-";
 }
 

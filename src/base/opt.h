@@ -19,7 +19,7 @@ typedef enum OptKind {
   OPT_STR,    /* const char *, borrowed from argv */
   OPT_IN,     /* const char *: a file that is read whole; "-" is standard input, which one of them may be */
   OPT_LIST,   /* OptList: given again, it adds */
-  OPT_OUT     /* const char *: "-" where it stands alone; --name=FILE, and --name FILE where FILE ends as the row's arg does (FILE.json) */
+  OPT_OUT     /* const char *: "-" where it stands alone; --name=FILE, --name -, and --name FILE where FILE ends as the row's arg does (FILE.json) */
 } OptKind;
 typedef struct OptList { const char **p; int n, cap; } OptList;
 typedef struct OptRow { const char *field; char letter; OptKind kind; const char *arg, *deflt; double lo, hi; const char *help; size_t offset; } OptRow;

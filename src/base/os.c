@@ -33,7 +33,7 @@ Err *os_open_regular(const char *path, int *fd, struct stat *st) {
   if (fstat(got, st)) e = io_err(path, "cannot be examined");
   else if (!S_ISREG(st->st_mode)) e = err_new(ERR_IO, "%s: is %s, expected a regular file", path, S_ISDIR(st->st_mode) ? "a directory" : "a device or pipe");
   if (e) close(got);
-  else *fd = got;
+  else os_input_note(*fd = got);
   return e;
 }
 
@@ -95,50 +95,15 @@ Err *os_read_input(const char *path, size_t max_bytes, Str *out) {
   const char *name = os_input_name(path);
   FILE *f = name == path ? fopen(path, "rbe") : stdin;
   if (!f) return io_err(path, "cannot be opened");
+  os_input_note(fileno(f));
   Err *e = err_wrap(os_read_all(f, max_bytes, &s), "%s", name);
   if (f != stdin) fclose(f);
   return take_text(e, &s, name, out);
 }
 
-static Err *write_all(int fd, const char *path, const char *p, size_t n_bytes) {
-  for (size_t at = 0; at < n_bytes;) {
-    ssize_t n = write(fd, p + at, n_bytes - at);
-    if (n < 0 && errno != EINTR) return io_err(path, "cannot be written");
-    if (n > 0) at += (size_t)n;
-  }
-  return NULL;
-}
-
 bool os_is_device(const char *path) {
   struct stat st;
   return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
-}
-
-/* A device or a pipe takes the bytes as they come: a rename would put a file in its place, for everybody. */
-static Err *write_device(const char *path, const void *p, size_t n_bytes) {
-  int fd = open(path, O_WRONLY | O_CLOEXEC);
-  Err *e = fd < 0 ? io_err(path, "cannot be opened") : write_all(fd, path, p, n_bytes);
-  if (fd >= 0 && close(fd) && !e) e = io_err(path, "cannot be written");
-  return e;
-}
-
-/* Through a neighbour and a rename: a reader sees the old bytes or the new ones, never half. */
-Err *os_write_file(const char *path, const void *p, size_t n_bytes) {
-  if (os_is_device(path)) return write_device(path, p, n_bytes);
-  Str tmp = {0};
-  str_addf(&tmp, "%s.XXXXXX", path);
-  int fd = mkostemp(tmp.p, O_CLOEXEC);
-  Err *e = fd < 0 ? io_err(path, "cannot be written") : write_all(fd, path, p, n_bytes);
-  if (fd >= 0) {
-    mode_t mask = umask(0);
-    umask(mask);
-    if (!e && fchmod(fd, 0666 & ~mask)) e = io_err(path, "cannot be given its mode");
-    if (close(fd) && !e) e = io_err(path, "cannot be written");
-    if (!e && rename(tmp.p, path)) e = io_err(path, "cannot be written");
-    if (e) unlink(tmp.p);
-  }
-  str_free(&tmp);
-  return e;
 }
 
 bool os_exists(const char *path) {

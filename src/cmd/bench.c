@@ -174,6 +174,13 @@ static Err *check_context(const BenchOpts *o, const Model *m, int64_t wanted) {
   return too_long(o, wanted, "the model was made for", own);
 }
 
+static Err *check_outputs(const BenchOpts *o) {
+  TRY(cmd_output_check(o->json));
+  TRY(cmd_output_check(o->svg));
+  if (!o->json || !o->svg || strcmp(o->json, o->svg)) return NULL;
+  return err_new(ERR_USAGE, "--json and --svg both go to %s, expected one of them", strcmp(o->svg, "-") ? o->svg : "standard output");
+}
+
 static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   Bench b = {.o = o, .arena = a, .name = name, .seq = ARENA_ARRAY(a, Seq *, (size_t)o->batch), .last = ARENA_ARRAY(a, int32_t, (size_t)o->batch),
              .round = ARENA_ARRAY(a, BenchRound, (size_t)o->rounds)};
@@ -183,12 +190,11 @@ static Err *bench(Arena *a, const BenchOpts *o, const char *name) {
   int64_t wanted = MAX(o->prompt, b.context + o->generate);
   if (wanted > MODEL_MAX_CONTEXT) return too_long(o, wanted, "the most is", MODEL_MAX_CONTEXT);
   options.context = MAX(wanted, (int64_t)SHORT_PROMPT); /* no memory beyond what is measured */
-  TRY(cmd_output_check(o->json));
-  TRY(cmd_output_check(o->svg));
-  if (o->json && o->svg && !strcmp(o->json, "-") && !strcmp(o->svg, "-")) return err_new(ERR_USAGE, "--json and --svg -: one of them only goes to standard output");
+  TRY(check_outputs(o));
   TRY(cmd_model_locate(a, name, &path));
   TRY(model_prepare(path, &options, &b.m));
   Err *e = check_context(o, b.m, wanted);
+  if (!e) e = check_outputs(o);
   int64_t t = os_now_ns();
   if (!e) e = warm(a, path);
   int64_t warm_ns = os_now_ns() - t;

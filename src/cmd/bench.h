@@ -11,7 +11,7 @@
   X(T, batch, 'b', INT, "N", "1", 1, 4096, "sequences; their tokens are generated in common steps")                             \
   X(T, rounds, 'r', INT, "N", "3", 1, 1000, "rounds, each with its own peaks; medians are shown")                               \
   X(T, best, 0, FLAG, "", NULL, 0, 0, "the best round and each kernel's fastest call instead: for a machine that is not quiet") \
-  X(T, json, 'j', OUT, "FILE.json", NULL, 0, 0, "print JSON, or write it to a file (its name ends in .json, or --json=FILE)")   \
+  X(T, json, 'j', OUT, "FILE.json", NULL, 0, 0, "print JSON (-), or write it to a file (its name ends in .json, or --json=FILE)")   \
   X(T, svg, 0, STR, "FILE", NULL, 0, 0, "write a roofline plot of every kernel; - is standard output")                                                \
   MODEL_OPT_ROWS_LESS_CONTEXT(X, T)
 typedef struct BenchOpts { BENCH_ROWS(OPT_FIELD_, T) } BenchOpts;

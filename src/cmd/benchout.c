@@ -95,9 +95,7 @@ static Err *tell_json(const Bench *b) {
   Str s = {0};
   str_addf(&s, "%s\n", text);
   free(text);
-  Err *e = NULL;
-  if (is_stdout(b->o->json)) fputs(s.p, stdout);
-  else e = os_write_file(b->o->json, s.p, s.n);
+  Err *e = os_write_file(b->o->json, s.p, s.n);
   str_free(&s);
   return e;
 }
@@ -138,9 +136,7 @@ static Err *tell_svg(const Bench *b) {
   r.series[1] = arena_printf(a, "decode after %lld tokens", (long long)b->context);
   Str s = {0};
   cmd_roofline_svg(&r, &s);
-  Err *e = NULL;
-  if (is_stdout(b->o->svg)) fputs(s.p, stdout);
-  else e = os_write_file(b->o->svg, s.p, s.n);
+  Err *e = os_write_file(b->o->svg, s.p, s.n);
   str_free(&s);
   arena_free(a);
   return e;

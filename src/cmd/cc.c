@@ -7,7 +7,7 @@
 
 #define CC_ROWS(X, T)                                                                                                           \
   X(T, emit, 'e', STR, "STAGE", "asm", 0, 0, "ast, ir, opt, mach, asm or bin")                                                  \
-  X(T, target, 0, STR, "NAME", NULL, 0, 0, "x86-amx, x86-avx512, x86-avx2 or x86-sse4, whatever this machine runs; else its best")       \
+  X(T, target, 0, STR, "NAME", NULL, 0, 0, "x86-amx, x86-avx512-bf16, x86-avx512, x86-avx512-base, x86-avx2 or x86-sse4, whatever this machine runs; else its best")       \
   X(T, precision, 0, STR, "NAME", "int8", 0, 0, "int8 (activations in 8 bits where the format allows), bf16 or f32")                  \
   X(T, std, 0, STR, "DIR", NULL, 0, 0, "texts that add to or override the built-in formats and ops")
 OPT_DEFINE(CcOpts, CC_ROWS)
@@ -190,6 +190,10 @@ static Err *cc(Cc *c, const char *what) {
   if (!c->target) return err_new(ERR_USAGE, "--target %s: no such target; `lumen doctor` lists them", o->target);
   if (ends_with(what, ".ir")) return emit_ir(c, what);
   const char *file = ends_with(what, ".lum") ? what : NULL;
+  if (os_is_dir(what) && (file || !strchr(what, ' '))) {     /* an op's name may be that of a folder, too */
+    TRY(lang_std_load(c->arena, o->std, &c->module));
+    if (!lang_op(c->module, what, 0)) return err_new(ERR_USAGE, "%s: a folder, expected a file that ends in .lum or .ir, an op, or a call of one; --std takes a folder of texts", what);
+  }
   if (!file && cmd_is_path(what)) return err_new(ERR_USAGE, "%s: a path, expected a file that ends in .lum or .ir, an op, or a call of one", what);
   TRY(lang_std_load_with(c->arena, o->std, file, &c->module));
   TRY(kern_precision_check(c->arena, c->module, o->precision));

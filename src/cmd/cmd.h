@@ -30,25 +30,39 @@ Err *cmd_fault_of_data(Err *e);                              /* the command line
 Err *cmd_fault_of_usage(Err *e);                             /* a word of the command line is wrong: CMD_USAGE */
 int cmd_misused(const char *command, const char *fmt, ...)   /* prints the fault and the usage line -> CMD_USAGE */
     __attribute__((format(printf, 2, 3)));
+void cmd_tell(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* a line on standard error that begins as cmd_fail's */
+const char *cmd_tame(Arena *a, const char *text);            /* a name on one line, its control characters as \xNN; the calls above do so themselves */
+bool cmd_flush(void);                                        /* standard output; main tells at the end why it could not be */
 /* Parses argv by the rows (NULL, 0: no options) and says what was wrong. True: go on. False: return *code, --help was printed or a fault told. */
 bool cmd_options(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest, int *code);
 
 bool cmd_is_path(const char *word);                          /* no op and no call of one */
-Err *cmd_output_check(const char *path);                     /* before the work whose result goes there: NULL or "-" are fine. Fails: ERR_IO, ERR_USAGE */
+
+/* output.c */
+Err *cmd_output_check(const char *path);                     /* as os_out_check; nor may it be a file of the model's folder */
+void cmd_model_note(const char *path);                       /* the model's file or folder is this one */
+/* Ctrl-C, and to be told to end: between the two calls the first is noted only, so that what was begun is taken back; the second ends the program. */
+void cmd_interrupts_catch(void);
+void cmd_interrupts_leave(void);
+bool cmd_interrupted(void);
+
+/* progress.c: a line of a terminal, written over the one before; the caller asks whether standard error is one. more: behind the numbers. */
+void cmd_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+void cmd_progress_bar(const char *what, uint64_t n_done, uint64_t n_total, const char *more);
 
 /* pull.c: fetches a model. A bar on standard error where that is a terminal, else one line; nothing where quiet. Ctrl-C: ERR_CANCELLED. */
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path);
 /* models.c: MODEL as the user names it, fetched where it is a name that is known but not here. */
 Err *cmd_model_locate(Arena *a, const char *model, const char **path);
-void cmd_unused_tell(const char *command, const char *model, const char *const *name, int n); /* a line on standard error, where there are any */
+void cmd_unused_tell(const char *model, const char *const *name, int n); /* a line on standard error, where there are any */
 Err *cmd_model_open(Arena *a, const char *model, const ModelOptions *options, Model **out); /* model_close it */
 Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options, Model **out); /* the same, but its weights: model_load */
 /* weights.c: MODEL as the user names it, opened for its metadata; tensors have no format. file_weights_close it. */
 Err *cmd_weights_open(Arena *a, const char *model, Weights **out);
-void cmd_vocab_tell(const char *command, const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
+void cmd_vocab_tell(const TextVocab *v);  /* a line on standard error where something of it is a guess; NULL is fine */
 /* What --tokenizer names: a tokenizer file, a folder with one, or a model file; of that *w is the view, to be closed after the vocabulary. */
 Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out);
-void cmd_relaxed_tell(const char *command, const char *lines); /* what GRAMMAR_RELAX left out, a line each; NULL is fine */
+void cmd_relaxed_tell(const char *lines); /* what GRAMMAR_RELAX left out, a line each; NULL is fine */
 /* grammar.c: from files that the user names, as os_read_input. */
 Err *cmd_gbnf_read(const char *path, Grammar **out);
 Err *cmd_schema_read(const char *path, unsigned flags, Grammar **out);

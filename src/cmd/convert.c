@@ -2,10 +2,8 @@
    decoding and encoding its own; what was read of the input is let go of. In: a GGUF file, whose metadata is copied, or a Hugging Face folder, of which
    model/export.h says what a GGUF file would. Out: a GGUF file, under its name only when it is whole. */
 #include <fnmatch.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/formats.h"
@@ -39,12 +37,6 @@ typedef struct Convert {
   _Atomic int64_t n_odd, n_lost, first_lost; /* weights that are not finite; finite ones that became so, and where the first is */
   const Recode *odd, *odd_last; int64_t n_odds; int n_odd_tensors; /* in all: the first tensor and the last, weights, tensors */
 } Convert;
-
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig) {
-  (void)sig;
-  interrupted = 1;
-}
 
 static Err *form_of(Convert *c, const char *name, FormatForm **out) {
   for (int i = 0; i < c->n_forms; i++) if (!strcmp(c->form[i]->decl->name, name)) { *out = c->form[i]; return NULL; }
@@ -204,11 +196,7 @@ static void draw(Convert *c, bool last) {
   int64_t now = os_now_ns();
   if (!c->bar || (!last && now - c->drawn_ns < 100000000)) return;
   c->drawn_ns = now;
-  char cells[31];
-  int full = (int)(c->done_bytes * 30 / MAX(c->all_bytes, 1));
-  for (int i = 0; i < 30; i++) cells[i] = i < full ? '#' : '.';
-  cells[30] = 0;
-  fprintf(stderr, "\r\033[Kconverting [%s] %3d%% of %.1f MB", cells, (int)(c->done_bytes * 100 / MAX(c->all_bytes, 1)), (double)c->all_bytes * 1e-6);
+  cmd_progress_bar("converting", (uint64_t)c->done_bytes, (uint64_t)c->all_bytes, "");
 }
 
 static int64_t gcd(int64_t a, int64_t b) { return b ? gcd(b, a % b) : a; }
@@ -219,7 +207,7 @@ static Err *advance(Convert *c, const Recode *r, size_t at, size_t n_bytes) {
   c->done_bytes += (int64_t)n_bytes;
   draw(c, false);
   TRY(file_weights_failed(c->in));
-  return interrupted ? err_new(ERR_CANCELLED, "interrupted") : NULL;
+  return cmd_interrupted() ? err_new(ERR_CANCELLED, "interrupted") : NULL;
 }
 
 static Err *copy_tensor(Convert *c, FileWriter *w, const Recode *r) {
@@ -327,26 +315,22 @@ static Err *open_input(Convert *c, const ConvertOpts *o, const char *path, Weigh
 }
 
 /* What is found before hours of work, not after. */
-static Err *check_output(const Convert *c, const char *to) {
-  struct stat out, in;
+static Err *check_output(const char *to) {
   if (!strcmp(to, "-")) return err_new(ERR_USAGE, "-: a model is written to a file, not to standard output");
-  TRY(cmd_output_check(to));
-  for (int i = 0; !stat(to, &out) && i < c->in->n_files; i++)
-    if (!stat(c->in->file[i], &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino) return err_new(ERR_USAGE, "%s: is the model to read, expected another file to write", to);
-  return NULL;
+  return cmd_output_check(to);
 }
 
 static void tell(const Convert *c, const ConvertOpts *o, const char *to, int64_t t_ns) {
   double out_bytes = 0, s = (double)t_ns * 1e-9;
   if (c->odd)
-    fprintf(stderr, "lumen convert: %lld weight%s of %d tensor%s, first of %s, %s not finite in %s\n", (long long)c->n_odds, c->n_odds == 1 ? "" : "s", c->n_odd_tensors,
+    cmd_tell("%lld weight%s of %d tensor%s, first of %s, %s not finite in %s", (long long)c->n_odds, c->n_odds == 1 ? "" : "s", c->n_odd_tensors,
             c->n_odd_tensors == 1 ? "" : "s", c->odd->from->name, c->n_odds == 1 ? "is" : "are", c->in->path);
   if (o->quiet) return;
   for (int i = 0; i < c->n_tensors; i++) out_bytes += (double)c->file_out[i].n_bytes;
-  if (c->folder) cmd_unused_tell("convert", c->in->path, c->folder->left_out, c->folder->n_left_out);
+  if (c->folder) cmd_unused_tell(c->in->path, c->folder->left_out, c->folder->n_left_out);
   if (c->n_whole)
-    fprintf(stderr, "lumen: %d tensor%s stayed as they were: their rows are not whole blocks of %s\n", c->n_whole, c->n_whole == 1 ? "" : "s", o->quant);
-  fprintf(stderr, "lumen: %s: %d tensors, %.1f MB of weights from %.1f MB, in %.1f s\n", to, c->n_tensors, out_bytes * 1e-6, (double)c->all_bytes * 1e-6, s);
+    cmd_tell("%d tensor%s stayed as they were: their rows are not whole blocks of %s", c->n_whole, c->n_whole == 1 ? "" : "s", o->quant);
+  cmd_tell("%s: %d tensors, %.1f MB of weights from %.1f MB, in %.1f s", to, c->n_tensors, out_bytes * 1e-6, (double)c->all_bytes * 1e-6, s);
 }
 
 static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, const char *to) {
@@ -355,15 +339,16 @@ static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, con
   FormatForm *quant;
   int64_t t0 = os_now_ns();
   TRY(lang_std_load(c->a, o->std, &c->m));
+  TRY(check_output(to));
   TRY(check_keeps(c, o));
   if (o->quant) TRY(err_retype(form_of(c, o->quant, &quant), ERR_NOT_FOUND, ERR_USAGE));
   TRY(cmd_model_locate(c->a, from, &path));
   Err *e = open_input(c, o, path, &file);
-  if (!e) e = check_output(c, to);
+  if (!e) e = check_output(to);
   c->keep_used = ARENA_ARRAY(c->a, bool, o->keep.n + 1);
   for (int i = 0; i < c->n_tensors && !e; i++) e = plan_tensor(c, o, &c->tensor[i], &c->file_out[i]);
   for (int i = 0; i < o->keep.n && !e; i++)
-    if (!c->keep_used[i]) fprintf(stderr, "lumen convert: --keep %s: decides for no tensor\n", o->keep.p[i]);
+    if (!c->keep_used[i]) cmd_tell("--keep %s: decides for no tensor", o->keep.p[i]);
   if (!e) e = write_file(c, to);
   if (!e) tell(c, o, to, os_now_ns() - t0);
   model_export_close(c->folder);
@@ -373,14 +358,11 @@ static Err *convert_open(Convert *c, const ConvertOpts *o, const char *from, con
 
 static Err *convert(Arena *a, const ConvertOpts *o, const char *from, const char *to) {
   Convert c = {.a = a, .bar = !o->quiet && isatty(STDERR_FILENO)};
-  static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old[COUNT_OF(ends)];
-  signal(SIGXFSZ, SIG_IGN); /* a limit on files' sizes is an error of the write */
   TRY(kern_set_new(NULL, false, &c.kerns));
   Err *e = dev_pool_new(o->threads ? (int)o->threads : os_n_cpus(), &c.pool);
-  for (size_t i = 0; i < COUNT_OF(ends); i++) sigaction(ends[i], &act, &old[i]);
+  cmd_interrupts_catch();
   if (!e) e = convert_open(&c, o, from, to);
-  for (size_t i = 0; i < COUNT_OF(ends); i++) sigaction(ends[i], &old[i], NULL);
+  cmd_interrupts_leave();
   free(c.scratch);
   free(c.buffer);
   dev_pool_free(c.pool);

@@ -20,7 +20,7 @@ static Err *detokenize(Arena *a, const DetokenizeOpts *o, const OptRest *rest) {
     e = cmd_weights_open(a, rest->arg[0], &w);
     if (!e) e = model_vocab_open(w, &v);
   } else e = cmd_tokenizer_open(a, o->tokenizer, &w, &v);
-  cmd_vocab_tell("detokenize", v);
+  cmd_vocab_tell(v);
   TextTokenizeOptions t = {.vocab = v, .json = o->json, .lines = o->lines, .skip_special = o->skip_special};
   if (!e) e = text_cmd_detokenize(&t, stdin, stdout);
   text_vocab_free(v);

@@ -143,7 +143,7 @@ static void print_list(const char *title, const json_t *words) {
   printf("%s\n", json_array_size(words) ? "" : " none");
 }
 
-static void print_report(const json_t *o) {
+static void print_report(Arena *a, const json_t *o) {
   const json_t *cpu = json_object_get(o, "cpu"), *mem = json_object_get(o, "memory"), *cache = json_object_get(o, "cache"), *f;
   printf("CPU        %s (%s)\n", text(cpu, "name"), text(cpu, "machine"));
   printf("caches     L1 %lld KiB, L2 %lld KiB, L3 %lld KiB\n", number(cpu, "l1d_bytes") >> 10, number(cpu, "l2_bytes") >> 10, number(cpu, "l3_bytes") >> 10);
@@ -155,11 +155,11 @@ static void print_report(const json_t *o) {
   printf("memory     %.1f GiB, %.1f GiB available\n", (double)number(mem, "total_bytes") / (1 << 30), (double)number(mem, "available_bytes") / (1 << 30));
   const char *huge = text(mem, "huge_pages");
   printf("huge pages %s%s\n", huge, !strcmp(huge, "never") ? ": weights are read through small pages, which is slower" : "");
-  printf("cache      %s: %s, %zu files, %.1f MiB\n", text(cache, "path"),
+  printf("cache      %s: %s, %zu files, %.1f MiB\n", cmd_tame(a, text(cache, "path")),
          !json_is_true(json_object_get(cache, "exists")) ? "not made yet" : json_is_true(json_object_get(cache, "writable")) ? "writable" : "NOT WRITABLE",
          json_array_size(json_object_get(cache, "files")), (double)number(cache, "bytes") / (1 << 20));
   size_t k;
-  json_array_foreach(json_object_get(cache, "files"), k, f) printf("           %10.1f MiB  %s\n", (double)number(f, "bytes") / (1 << 20), text(f, "name"));
+  json_array_foreach(json_object_get(cache, "files"), k, f) printf("           %10.1f MiB  %s\n", (double)number(f, "bytes") / (1 << 20), cmd_tame(a, text(f, "name")));
   for (size_t i = 0; i < COUNT_OF(libraries); i++) {
     const char *found = text(json_object_get(o, "libraries"), libraries[i].key);
     printf("%-10s %s (%s)%s%s\n", libraries[i].key, found ? found : "not found", libraries[i].what, !found && libraries[i].advice[0] ? ": " : "",
@@ -167,16 +167,16 @@ static void print_report(const json_t *o) {
   }
 }
 
-static int report(bool json) {
+static int report(Arena *a, bool json) {
   json_t *o = json_pack("{s:o, s:o, s:o, s:o}", "cpu", cpu_report(), "memory", memory_report(), "cache", cache_report(), "libraries", library_report());
   CHECK(o, "out of memory for a report");
   bool runs = json_array_size(json_object_get(json_object_get(o, "cpu"), "targets")) > 0;
   if (json) {
     json_dumpf(o, stdout, JSON_INDENT(2));
     putchar('\n');
-  } else print_report(o);
+  } else print_report(a, o);
   json_decref(o);
-  if (!runs) fprintf(stderr, "lumen doctor: no target runs here: an x86-64 CPU with SSE4.1 is needed\n");
+  if (!runs) cmd_tell("no target runs here: an x86-64 CPU with SSE4.1 is needed");
   return runs ? CMD_OK : CMD_FAILED;
 }
 
@@ -190,7 +190,7 @@ int cmd_doctor(int argc, char **argv) {
   int code;
   bool go = cmd_options(a, DoctorOpts_rows, COUNT_OF(DoctorOpts_rows), argc, argv, &o, &rest, &code);
   if (go && rest.n_args) code = cmd_misused("doctor", "unknown argument `%s`", rest.arg[0]), go = false;
-  if (go) code = report(o.json);
+  if (go) code = report(a, o.json);
   arena_free(a);
   return code;
 }

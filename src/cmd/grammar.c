@@ -39,7 +39,7 @@ static Err *calls_compile(Arena *a, const GrammarOpts *o, Grammar **out, TextRep
   if (!e && !tools) e = err_new(ERR_USAGE, "%s: no function is offered", os_input_name(o->tools));
   Str told = {0};
   if (!e) e = text_chat_calls_relaxed(chat, &(TextCallsOptions){.tools = tools, .many = !o->one_call, .may_answer = o->answer, .flags = (o->compact ? GRAMMAR_COMPACT : 0) | (o->relax ? GRAMMAR_RELAX : 0)}, out, &told);
-  cmd_relaxed_tell("grammar", told.p);
+  cmd_relaxed_tell(told.p);
   str_free(&told);
   if (!e) *reply = text_reply_new(chat->syntax, chat->reason, &(TextReplyOptions){.tools = tools}); /* asked for its markers only */
   str_free(&text);
@@ -171,10 +171,10 @@ static Err *grammar(Arena *a, const GrammarOpts *o, const OptRest *rest) {
   int64_t start = os_thread_cpu_ns();
   TRY(o->template ? cmd_fault_of_data(calls_compile(a, o, &g, &reply)) : compile(o, &g));
   double compile_ms = (double)(os_thread_cpu_ns() - start) / 1e6, vocab_ms = 0;
-  cmd_relaxed_tell("grammar", grammar_warnings(g));
-  if (grammar_is_empty(g)) fputs("lumen grammar: nothing satisfies this\n", stderr);
+  cmd_relaxed_tell(grammar_warnings(g));
+  if (grammar_is_empty(g)) cmd_tell("nothing satisfies this");
   Err *e = o->tokenizer ? cmd_tokenizer_open(a, o->tokenizer, &w, &v) : NULL;
-  cmd_vocab_tell("grammar", v);
+  cmd_vocab_tell(v);
   if (!e && v) {
     start = os_thread_cpu_ns();
     e = grammar_vocab_new_with(v, reply ? cmd_keeps_marker : NULL, reply, &gv);

@@ -62,6 +62,7 @@ int cmd_list(int argc, char **argv) {
   if (e) code = cmd_fail(argv[0], e);
   else if (o.json) print_json(line, n);
   else {
+    for (int i = 0; i < n; i++) line[i].name = cmd_tame(a, line[i].name);
     for (int i = 0; i < n; i++) width = MAX(width, (int)strlen(line[i].name));
     for (int i = 0; i < n; i++)
       printf("%-*s  %9.1f MB  %-9s  %s\n", width, line[i].name, (double)line[i].n_bytes * 1e-6, line[i].cut ? "damaged" : line[i].path ? "here" : "to fetch", line[i].about);

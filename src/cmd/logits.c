@@ -1,9 +1,6 @@
 /* `lumen logits MODEL --ids FILE --out FILE`: the logits of every position of a text given as ids, as raw little-endian f32
    [tokens][vocabulary], row by row without padding. What programs compare engines with. The file is complete or it is not there. */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"
 
@@ -41,28 +38,32 @@ static Err *ids_read(const char *path, TextIds *out) {
 }
 
 /* Row after row, as the steps make them. */
-static Err *logits_write(Model *m, Seq *seq, const TextIds *ids, FILE *f, const char *path) {
-  size_t n_vocab = (size_t)model_n_vocab(m);
+static Err *logits_write(Model *m, Seq *seq, const TextIds *ids, OutFile *out) {
+  size_t row_bytes = (size_t)model_n_vocab(m) * sizeof(float);
   for (size_t at = 0; at < ids->n;) {
     int n = (int)MIN(ids->n - at, (size_t)model_chunk(m));
     const float *logits;
     int64_t stride;
     TRY(model_step(m, &(StepPart){seq, ids->p + at, n, 2}, 1, &logits, &stride));
-    for (int i = 0; i < n; i++)
-      if (fwrite(logits + i * stride, sizeof *logits, n_vocab, f) != n_vocab) return err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    for (int i = 0; i < n; i++) TRY(os_out_write(out, logits + i * stride, row_bytes));
+    if (cmd_interrupted()) return err_new(ERR_CANCELLED, "interrupted");
     at += (size_t)n;
   }
   return NULL;
 }
 
 static Err *logits_to(Model *m, const TextIds *ids, const char *path) {
+  OutFile out;
   Seq *seq;
-  bool to_stdout = !strcmp(path, "-");
   TRY(seq_new(m, &seq));
-  FILE *f = to_stdout ? stdout : fopen(path, "wb");
-  Err *e = f ? logits_write(m, seq, ids, f, path) : err_new(ERR_IO, "%s: cannot be opened for writing: %s", path, strerror(errno));
-  if (f && !to_stdout && fclose(f) && !e) e = err_new(ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-  if (f && !to_stdout && e && !os_is_device(path)) unlink(path); /* a device is everybody's */
+  cmd_interrupts_catch();
+  Err *e = os_out_open(path, &out);
+  if (!e) {
+    e = logits_write(m, seq, ids, &out);
+    if (e) os_out_drop(&out);
+    else e = os_out_finish(&out);
+  }
+  cmd_interrupts_leave();
   seq_free(seq);
   return e;
 }
@@ -74,6 +75,7 @@ static Err *logits(Arena *a, const LogitsOpts *o, const char *name) {
   Err *e = cmd_output_check(o->out);
   if (!e) e = ids_read(o->ids, &ids);
   if (!e) e = cmd_model_prepare(a, name, &options, &m);
+  if (!e) e = cmd_output_check(o->out);
   if (!e && (int64_t)ids.n > model_context(m))
     e = err_new(ERR_LIMIT, "the text has %zu tokens, the context holds %lld (--context)", ids.n, (long long)model_context(m));
   for (size_t i = 0; i < ids.n && !e; i++)

@@ -3,7 +3,7 @@
 #include <string.h>
 #include "cmd/cmd.h"
 
-Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
+static Err *locate(Arena *a, const char *model, const char **path) {
   FileModel known;
   Err *e = file_model_path(a, model, path);
   if (!e || err_kind(e) != ERR_NOT_FOUND) return e;
@@ -16,14 +16,20 @@ Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
   return cmd_model_fetch(a, model, false, path);
 }
 
-void cmd_unused_tell(const char *command, const char *model, const char *const *name, int n) {
-  if (n) fprintf(stderr, "lumen %s: %s: %d tensor%s not used, as the model's text does not name %s: %s%s\n", command, model, n, n == 1 ? " is" : "s are", n == 1 ? "it" : "them", name[0], n == 1 ? "" : ", ..");
+Err *cmd_model_locate(Arena *a, const char *model, const char **path) {
+  TRY(locate(a, model, path));
+  cmd_model_note(*path);
+  return NULL;
 }
 
-void cmd_relaxed_tell(const char *command, const char *lines) {
+void cmd_unused_tell(const char *model, const char *const *name, int n) {
+  if (n) cmd_tell("%s: %d tensor%s not used, as the model's text does not name %s: %s%s", model, n, n == 1 ? " is" : "s are", n == 1 ? "it" : "them", name[0], n == 1 ? "" : ", ..");
+}
+
+void cmd_relaxed_tell(const char *lines) {
   for (size_t n; lines && *lines; lines += n + (lines[n] != 0)) {
     n = strcspn(lines, "\n");
-    if (n) fprintf(stderr, "lumen %s: not enforced: %.*s\n", command, (int)n, lines);
+    if (n) cmd_tell("not enforced: %.*s", (int)n, lines);
   }
 }
 
@@ -33,7 +39,7 @@ Err *cmd_model_prepare(Arena *a, const char *model, const ModelOptions *options,
   TRY(model_prepare(path, options, out));
   int64_t own = model_made_for(*out);
   if (own && options->context > own)
-    fprintf(stderr, "lumen: --context %lld is more than the %lld positions that %s was made for: answers beyond them may be nonsense\n", (long long)options->context, (long long)own, model);
+    cmd_tell("--context %lld is more than the %lld positions that %s was made for: answers beyond them may be nonsense", (long long)options->context, (long long)own, model);
   return NULL;
 }
 

@@ -1,6 +1,5 @@
 /* `lumen pull MODEL`: brings a model into the cache folder and prints its path. A bar on standard error, on a terminal only.
-   The first Ctrl-C stops between two chunks and keeps the part; the next pull goes on from there. */
-#include <signal.h>
+   The first Ctrl-C (or TERM, HUP) stops between two chunks and keeps the part; the next pull goes on from there. */
 #include <string.h>
 #include <unistd.h>
 #include "cmd/cmd.h"
@@ -9,28 +8,14 @@
 #define PULL_ROWS(X, T) X(T, quiet, 'q', FLAG, "", NULL, 0, 0, "no progress bar")
 OPT_DEFINE(PullOpts, PULL_ROWS)
 
-static volatile sig_atomic_t interrupted;
-static void on_interrupt(int sig) {
-  (void)sig;
-  interrupted = 1;
-}
-
 typedef struct Bar { bool shown; int64_t t_start_ns, t_drawn_ns; uint64_t n_start; const char *what; } Bar;
 
 static void draw(const Bar *b, uint64_t n_done, uint64_t n_total, int64_t t_ns) {
-  enum { WIDTH = 30 };
-  char cells[WIDTH + 1];
   double seconds = (double)(t_ns - b->t_start_ns) * 1e-9, mb_s = seconds > 0.5 ? (double)(n_done - b->n_start) / seconds * 1e-6 : 0;
-  if (!n_total) {
-    fprintf(stderr, "\r\033[K%s  %.0f s", b->what, seconds);
-    return;
-  }
-  int full = (int)((double)n_done / (double)n_total * WIDTH);
-  memset(cells, '.', WIDTH);
-  memset(cells, '#', (size_t)MIN(MAX(full, 0), WIDTH));
-  cells[WIDTH] = 0;
-  fprintf(stderr, "\r\033[K%s [%s] %3.0f%% of %.1f MB", b->what, cells, (double)n_done * 100 / (double)n_total, (double)n_total * 1e-6);
-  if (mb_s > 0) fprintf(stderr, ", %.1f MB/s", mb_s);
+  char speed[64] = "";
+  if (mb_s > 0) snprintf(speed, sizeof speed, ", %.1f MB/s", mb_s);
+  if (n_total) cmd_progress_bar(b->what, n_done, n_total, speed);
+  else cmd_progress("%s  %.0f s", b->what, seconds);
 }
 
 static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n_total) {
@@ -45,22 +30,20 @@ static bool on_progress(void *ctx, const char *what, uint64_t n_done, uint64_t n
     b->t_drawn_ns = now;
     draw(b, n_done, n_total, now);
   }
-  return !interrupted;
+  return !cmd_interrupted();
 }
 
 Err *cmd_model_fetch(Arena *a, const char *model, bool quiet, const char **path) {
   Bar bar = {.shown = !quiet && isatty(STDERR_FILENO)};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
   FileModel m;
   TRY(file_model_find(a, model, &m));
   if (!quiet && !bar.shown && !file_model_here(&m)) {
-    fprintf(stderr, "lumen: fetching %s", m.name);
-    if (m.n_bytes) fprintf(stderr, " (%.1f MB)", (double)m.n_bytes * 1e-6);
-    fputc('\n', stderr);
+    if (m.n_bytes) cmd_tell("fetching %s (%.1f MB)", m.name, (double)m.n_bytes * 1e-6);
+    else cmd_tell("fetching %s", m.name);
   }
-  sigaction(SIGINT, &act, &old);
+  cmd_interrupts_catch();
   Err *e = file_model_pull(a, model, (FileProgress){on_progress, &bar}, path);
-  sigaction(SIGINT, &old, NULL);
+  cmd_interrupts_leave();
   if (bar.shown && bar.t_drawn_ns) fputs("\r\033[K", stderr);
   return e;
 }

@@ -12,7 +12,7 @@ int cmd_rm(int argc, char **argv) {
       uint64_t freed;
       Err *e = file_model_remove(a, rest.arg[i], &freed);
       if (e) code = cmd_fail(argv[0], e);
-      else fprintf(stderr, "removed %s, %.1f MB\n", rest.arg[i], (double)freed * 1e-6);
+      else fprintf(stderr, "removed %s, %.1f MB\n", cmd_tame(a, rest.arg[i]), (double)freed * 1e-6);
     }
   }
   arena_free(a);

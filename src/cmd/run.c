@@ -23,7 +23,7 @@ static void on_interrupt(int sig) {
 /* Standard input to its end, less one newline there. A pipe that says nothing for long is told of: it may have been inherited by mistake. */
 static Err *stdin_read(Str *out) {
   struct pollfd p = {.fd = STDIN_FILENO, .events = POLLIN};
-  if (poll(&p, 1, 2000) == 0) fprintf(stderr, "lumen run: waiting for the end of standard input (`< /dev/null` if nothing is to come)\n");
+  if (poll(&p, 1, 2000) == 0) cmd_tell("waiting for the end of standard input (`< /dev/null` if nothing is to come)");
   TRY(err_wrap(os_read_all(stdin, MAX_PROMPT_BYTES, out), "standard input"));
   if (out->n && out->p[out->n - 1] == '\n') out->p[--out->n] = 0;
   return NULL;
@@ -66,7 +66,7 @@ typedef struct Printing { const Run *run; TextCollect *collect; bool is_dim, sho
 
 static bool print(Printing *p, const char *text, size_t n) {
   if (n) p->last = text[n - 1];
-  return fwrite(text, 1, n, stdout) == n && !fflush(stdout);
+  return fwrite(text, 1, n, stdout) == n && cmd_flush();
 }
 
 static void end_reasoning(Printing *p) {
@@ -148,7 +148,7 @@ static void on_read(void *ctx, int64_t n_read, int64_t n) {
   enum { PATIENCE_NS = 500000000 };
   Printing *p = ctx;
   bool now = n_read < n && os_now_ns() - p->t_ns > PATIENCE_NS;
-  if (now) fprintf(stderr, "\r\033[Kreading the prompt: %lld of %lld tokens", (long long)n_read, (long long)n);
+  if (now) cmd_progress("reading the prompt: %lld of %lld tokens", (long long)n_read, (long long)n);
   else if (p->bar) fputs("\r\033[K", stderr);
   p->bar = now;
 }
@@ -180,7 +180,7 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   if (!e && !r->o->json) {
     end_reasoning(&printing);
     if (printing.last != '\n' || out->result.reason == RUN_CANCELLED) putchar('\n');
-    fflush(stdout);
+    (void)cmd_flush();
   } else if (e) end_reasoning(&printing); /* nothing stays dimmed */
   run_guide_free(guide);
   text_reply_free(reply);
@@ -235,12 +235,12 @@ void cmd_run_tell(const Run *r, const RunOutcome *o) {
   else if (a->logprob) cmd_logprobs_print(r, a, stderr);
   const TextCollect *c = &o->collect;
   if (!r->o->json && a->reason == RUN_LENGTH && c->reasoning.n && !a->text.n && !json_array_size(c->calls))
-    fprintf(stderr, "lumen run: all %zu tokens went into reasoning (%s--max-tokens gives it more, --think-budget ends it)\n", a->ids.n, r->o->show_think ? "" : "--show-think prints it, ");
+    cmd_tell("all %zu tokens went into reasoning (%s--max-tokens gives it more, --think-budget ends it)", a->ids.n, r->o->show_think ? "" : "--show-think prints it, ");
   if (r->o->verbose) figures_print(r, o);
   else if (a->reason == RUN_CONTEXT)
-    fprintf(stderr, "lumen run: stopped: the context is full with %lld tokens (--context)\n", (long long)model_context(r->model));
+    cmd_tell("stopped: the context is full with %lld tokens (--context)", (long long)model_context(r->model));
   if (r->grammar && !r->o->json && !a->is_whole && a->reason != RUN_CANCELLED)
-    fprintf(stderr, "lumen run: the answer was cut (%s) before it was whole\n", run_reason_meaning(a->reason));
+    cmd_tell("the answer was cut (%s) before it was whole", run_reason_meaning(a->reason));
 }
 
 /* Where it is broken: n_piped bytes of it came from standard input, the rest from the command line. */

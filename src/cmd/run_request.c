@@ -105,7 +105,7 @@ static void unheeded_tell(const char *path, const json_t *request) {
   json_t *value;
   json_object_foreach((json_t *)(uintptr_t)request, member, value)
     if (!is_heeded(member, value)) str_addf(&s, "%s%s", s.n ? ", " : "", member);
-  if (s.n) fprintf(stderr, "lumen run: %s: not heeded: %s\n", path, s.p);
+  if (s.n) cmd_tell("%s: not heeded: %s", path, s.p);
   str_free(&s);
 }
 

@@ -134,7 +134,7 @@ static Err *template_open(Run *r, bool is_chat) {
     err_free(e);
     return err_new(ERR_USAGE, "%s wants a chat template, and %s has none: it continues a prompt as it is (--chat-template-file FILE gives it one)", wants, r->name);
   }
-  fprintf(stderr, "lumen run: %s has no chat template; the prompt is continued as it is\n", r->name);
+  cmd_tell("%s has no chat template; the prompt is continued as it is", r->name);
   err_free(e);
   r->raw = true;
   return NULL;
@@ -150,14 +150,14 @@ static Err *think_word(const char *how) {
 static void thinking_check(const Run *r) {
   const char *how = r->o->think;
   if (r->o->think_budget != OPT_INT_NONE && !(r->chat && r->chat->reason))
-    fprintf(stderr, "lumen run: --think-budget changes nothing: %s\n", r->raw ? "no chat template is used" : "the chat template knows no reasoning");
+    cmd_tell("--think-budget changes nothing: %s", r->raw ? "no chat template is used" : "the chat template knows no reasoning");
   if (!how || !strcmp(how, "off")) return;
   bool is_on = !strcmp(how, "on"), has_reason = r->chat && r->chat->reason;
   TextThinking t = {.mode = is_on ? TEXT_THINK_ON : TEXT_THINK_DEFAULT, .effort = is_on ? NULL : how};
   json_t *kwargs = json_object();
   if (r->chat) text_reason_kwargs(r->chat->text, r->chat->n, &t, kwargs);
   if (!json_object_size(kwargs) && !(is_on && has_reason))
-    fprintf(stderr, "lumen run: --think %s changes nothing: %s\n", how, r->raw ? "no chat template is used" : "the chat template has no variable for it");
+    cmd_tell("--think %s changes nothing: %s", how, r->raw ? "no chat template is used" : "the chat template has no variable for it");
   json_decref(kwargs);
 }
 
@@ -183,10 +183,10 @@ static Err *calls_open(Run *r) {
   Str told = {0};
   Err *e = text_chat_calls_relaxed(r->chat, &calls, &r->grammar, &told);
   if (!r->o->tool_choice) e = cmd_fault_of_data(e);
-  cmd_relaxed_tell("run", told.p);
+  cmd_relaxed_tell(told.p);
   str_free(&told);
   r->has_text = is_auto;
-  if (!e) cmd_relaxed_tell("run", grammar_warnings(r->grammar));
+  if (!e) cmd_relaxed_tell(grammar_warnings(r->grammar));
   TextReplyOptions options = {.tools = r->functions};
   TextReply *reply = text_reply_new(r->chat->syntax, r->chat->reason, &options);
   if (!e) e = grammar_vocab_new_with(r->vocab, cmd_keeps_marker, reply, &r->grammar_vocab);
@@ -218,7 +218,7 @@ static Err *tools_read(Run *r) {
   size_t n = json_array_size(r->functions), n_given = json_array_size(r->tools);
   r->holds_calls = n && (mode != TEXT_TOOLS_AUTO || o->strict || !r->choice.many);
   if (!n && must_call) return err_new(ERR_FORMAT, "%s: tool choice: none of the tools is a function", path);
-  if (n < n_given) fprintf(stderr, "lumen run: %s: %zu of %zu tools are no functions and left out\n", path, n_given - n, n_given);
+  if (n < n_given) cmd_tell("%s: %zu of %zu tools are no functions and left out", path, n_given - n, n_given);
   return NULL;
 }
 
@@ -261,10 +261,10 @@ Err *cmd_run_open(Run *r, bool is_chat) {
   int n_unused;
   TRY(cmd_model_prepare(r->arena, r->name, &options, &r->model));
   const char *const *unused = model_unused(r->model, &n_unused);
-  cmd_unused_tell("run", r->name, unused, n_unused);
+  cmd_unused_tell(r->name, unused, n_unused);
   const Weights *w = model_weights(r->model);
   TRY(model_vocab_open(w, &r->vocab));
-  cmd_vocab_tell("run", r->vocab);
+  cmd_vocab_tell(r->vocab);
   TRY(template_open(r, is_chat));
   thinking_check(r);
   TRY(sampling_get(r));

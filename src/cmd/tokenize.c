@@ -29,7 +29,7 @@ static Err *tokenize(Arena *a, const TokenizeOpts *o, const OptRest *rest) {
     e = cmd_weights_open(a, rest->arg[0], &w);
     if (!e) e = model_vocab_open(w, &v);
   } else e = cmd_tokenizer_open(a, o->tokenizer, &w, &v);
-  cmd_vocab_tell("tokenize", v);
+  cmd_vocab_tell(v);
   TextTokenizeOptions t = {.vocab = v, .load_ms = (double)(os_process_cpu_ns() - start) * 1e-6, .special = o->special, .plain = o->plain, .json = o->json, .lines = o->lines,
                            .split_special = o->split_special, .times = (int)o->times};
   if (!e) e = text_cmd_tokenize(&t, in, stdout);

@@ -28,8 +28,8 @@ static bool is_gguf(const char *path) {
   return is;
 }
 
-void cmd_vocab_tell(const char *command, const TextVocab *v) {
-  if (v && text_vocab_warning(v)) fprintf(stderr, "lumen %s: %s\n", command, text_vocab_warning(v));
+void cmd_vocab_tell(const TextVocab *v) {
+  if (v && text_vocab_warning(v)) cmd_tell("%s", text_vocab_warning(v));
 }
 
 Err *cmd_tokenizer_open(Arena *a, const char *path, Weights **w, TextVocab **out) {

@@ -1,19 +1,14 @@
 /* Writes GGUF version 3: metadata and tensors' descriptions first, then their bytes as they come, in the order of the descriptions. The file
    appears under its name only when it is whole. In: keys as a view holds them, tensors with known sizes. Out: a file our reader, and any other, takes. */
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 #include "file/priv.h"
 
 enum { ALIGNMENT = 32 };
-struct FileWriter { FILE *f; char *path, *part; const FileOut *tensor; int n, at; uint64_t left, written; };
+struct FileWriter { OutFile o; const FileOut *tensor; int n, at; uint64_t left, written; };
 
 static Err *put(FileWriter *w, const void *p, size_t n) {
-  if (n && fwrite(p, 1, n, w->f) != n) return err_new(ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno));
+  TRY(os_out_write(&w->o, p, n));
   w->written += n;
   return NULL;
 }
@@ -61,36 +56,13 @@ static Err *put_head(FileWriter *w, const FileKv *kv, int n_kvs) {
   return pad(w);
 }
 
-/* The file behind fd is the one that has the name: another writer may have renamed it while we waited for its lock. */
-static bool still_named(int fd, const char *path) {
-  struct stat own, named;
-  return !fstat(fd, &own) && !stat(path, &named) && own.st_dev == named.st_dev && own.st_ino == named.st_ino;
-}
-
-/* One writer at a time: a second would write into the first's file. A part that nobody writes any more is written anew. */
-static Err *open_part(FileWriter *w) {
-  if (os_is_device(w->path)) return err_new(ERR_USAGE, "%s: is no regular file, expected a file to write or a new name", w->path);
-  int fd = open(w->part, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-  bool mine = fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB), gone = mine && !still_named(fd, w->part);
-  if (mine && !gone && !ftruncate(fd, 0) && (w->f = fdopen(fd, "wb"))) return NULL;
-  Err *e = gone || (fd >= 0 && !mine && errno == EWOULDBLOCK) ? err_new(ERR_IO, "%s: is being written by another process", w->path) : err_new(ERR_IO, "%s: cannot be written: %s", w->part, strerror(errno));
-  if (fd >= 0) close(fd);
-  return e;
-}
-
 Err *file_gguf_create(const char *path, const FileKv *kv, int n_kvs, const FileOut *tensor, int n_tensors, FileWriter **out) {
   FileWriter *w = calloc(1, sizeof *w);
-  size_t n = strlen(path);
   CHECK(w);
-  w->path = malloc(n + 1);
-  w->part = malloc(n + 6);
-  CHECK(w->path && w->part);
-  memcpy(w->path, path, n + 1);
-  snprintf(w->part, n + 6, "%s.part", path);
   w->tensor = tensor;
   w->n = n_tensors;
   w->left = n_tensors ? tensor[0].n_bytes : 0;
-  Err *e = open_part(w);
+  Err *e = os_out_open(path, &w->o);
   if (!e) e = put_head(w, kv, n_kvs);
   if (e) {
     file_gguf_drop(w);
@@ -112,18 +84,13 @@ Err *file_gguf_append(FileWriter *w, const void *p, size_t n_bytes) {
 
 void file_gguf_drop(FileWriter *w) {
   if (!w) return;
-  if (w->f) unlink(w->part);
-  if (w->f) fclose(w->f);
-  free(w->part);
-  free(w->path);
+  os_out_drop(&w->o);
   free(w);
 }
 
 Err *file_gguf_finish(FileWriter *w) {
   CHECK(w->at == w->n, "tensor %d of %d was not written", w->at, w->n);
-  bool bad = fflush(w->f) || fsync(fileno(w->f)) || rename(w->part, w->path); /* while the lock is held: nobody else opens the part in between */
-  Err *e = bad ? err_new(ERR_IO, "%s: cannot be written: %s", w->path, strerror(errno)) : NULL;
-  if (!bad) fclose(w->f), w->f = NULL; /* all of it is on the disk */
+  Err *e = os_out_finish(&w->o);
   file_gguf_drop(w);
   return e;
 }

@@ -47,16 +47,23 @@ static Err *find_texts(Found *f, const char *dir, int depth) {
   return NULL;
 }
 
+/* One that is named, and so must be there and a text. */
+static Err *take_file(Found *f, const char *path) {
+  struct stat st;
+  bool there;
+  TRY(os_look(path, &there));
+  if (!there || stat(path, &st)) return err_new(ERR_IO, "%s: no such file", path);
+  if (!S_ISREG(st.st_mode)) return err_new(ERR_IO, "%s: %s, expected a file", path, S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+  return take_entry(f, path, 0);
+}
+
 Err *lang_std_load_with(Arena *a, const char *std_dir, const char *file, Module **out) {
   Found f = {.arena = a};
   for (const Source *s = std_embedded; s->file; s++) PUSH(a, f.src, f.n, f.cap, *s);
   int n_own = f.n;
   if (std_dir) TRY(find_texts(&f, std_dir, 0));
   if (std_dir && f.n == n_own) return err_new(ERR_NOT_FOUND, "%s: no text (NAME.lum) in this folder or below it", std_dir);
-  bool there = true;
-  if (file) TRY(os_look(file, &there));
-  if (!there) return err_new(ERR_IO, "%s: no such file", file);
-  if (file) TRY(take_entry(&f, file, 0));
+  if (file) TRY(take_file(&f, file));
   return lang_load(a, f.src, f.n, out);
 }
 

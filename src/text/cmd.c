@@ -1,5 +1,6 @@
 /* Bodies of `lumen tokenize`, `lumen detokenize` and `lumen render`: parsed options and streams in, text out.
    Standard output carries the answer only; everything that goes wrong comes back as an Err. */
+#include <errno.h>
 #include <string.h>
 #include "text/priv.h"
 
@@ -12,9 +13,10 @@ static void print_ids(Str *out, const TextIds *ids, bool json) {
 }
 
 static Err *write_out(Str *s, FILE *out) {
-  bool ok = !s->n || fwrite(s->p, 1, s->n, out) == s->n;
+  bool ok = (!s->n || fwrite(s->p, 1, s->n, out) == s->n) && !fflush(out);
+  Err *e = ok ? NULL : err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
   str_free(s);
-  return ok && !fflush(out) ? NULL : err_new(ERR_IO, "cannot write the output");
+  return e;
 }
 
 /* Lines before a bad one are good: they are written, and then the error is told. */

@@ -32,6 +32,8 @@ Re *grammar_re_add(GrWork *w, Re *parent, Re *kid);          /* returns parent *
 Re *grammar_re_repeat(GrWork *w, Re *kid, int min, int max);
 Re *grammar_re_range(GrWork *w, uint32_t lo, uint32_t hi);
 Re *grammar_re_text(GrWork *w, const char *utf8, size_t n);
+/* scripts.c: adds the characters of a script, or of its extensions too; false: there is no such script. */
+bool grammar_script(GrWork *w, const char *name, bool extensions, SymSet *set);
 /* The expression with its anchors as marks. */
 Err *grammar_re_parse(GrWork *w, const char *re, size_t n, Re **out);
 typedef struct Dfa Dfa;

@@ -42,6 +42,7 @@ Re *grammar_re_text(GrWork *w, const char *utf8, size_t n) {
   return re;
 }
 
+enum { SCRIPT_WORK = 30000 };
 typedef struct Parser { GrWork *w; const char *start, *p, *end; int depth; } Parser;
 
 static Err *fail(const Parser *s, const char *what) {
@@ -90,34 +91,55 @@ static const struct { const char *brief, *whole; unsigned bits; } categories[] =
 #undef CATEGORY
 };
 
-/* \p{Name}, \p{General_Category=Name}, \P{..}; s->p stands at the brace. */
+/* Bits of UTF8PROC_CATEGORY_*; 0: no such category. */
+static unsigned category(const char *name) {
+  for (size_t i = 0; i < COUNT_OF(categories); i++) if (!strcmp(name, categories[i].brief) || !strcmp(name, categories[i].whole)) return categories[i].bits;
+  return 0;
+}
+
+static Err *add_category(Parser *s, const char *name, SymSet *set) {
+  unsigned bits = category(name);
+  if (!bits) return refuse(s, "this Unicode property");
+  TRY(grammar_work_spend(s->w, 20000));
+  for (int32_t cp = 0, from = -1; cp <= SYM_MAX_CHAR + 1; cp++) {
+    bool in = cp <= SYM_MAX_CHAR && (bits >> text_char_category(cp) & 1);
+    if (in && from < 0) from = cp;
+    if (!in && from >= 0) { grammar_set_add(s->w, set, (uint32_t)from, (uint32_t)cp - 1); from = -1; }
+  }
+  return NULL;
+}
+
+static Err *add_script(Parser *s, const char *name, bool extensions, SymSet *set) {
+  TRY(grammar_work_spend(s->w, SCRIPT_WORK));
+  return grammar_script(s->w, name, extensions, set) ? NULL : refuse(s, "this Unicode property");
+}
+
+/* Names of properties that have values; what stands in braces without one is a category or a script. */
+static const struct { const char *name; enum { OF_CATEGORY, OF_SCRIPT, OF_EXTENSIONS } kind; } properties[] = {
+  {"General_Category=", OF_CATEGORY}, {"gc=", OF_CATEGORY}, {"Script=", OF_SCRIPT}, {"sc=", OF_SCRIPT}, {"Script_Extensions=", OF_EXTENSIONS}, {"scx=", OF_EXTENSIONS},
+};
+
+/* \p{Name}, \p{General_Category=Name}, \p{Script=Name}, \P{..}; s->p stands at the brace. */
 static Err *parse_property(Parser *s, bool negated, SymSet *set) {
   char name[64];
   size_t n = 0;
-  const char *p = s->p;
+  const char *p = s->p, *value = name;
   if (peek(s, 0) != '{') return fail(s, "\\p needs {a property}");
   for (p++; p < s->end && *p != '}' && n + 1 < sizeof name; p++) name[n++] = *p;
   if (p == s->end || *p != '}') return fail(s, "\\p needs {a property}");
   name[n] = 0;
-  const char *value = strchr(name, '=');
-  if (value && (!strncmp(name, "General_Category=", 17) || !strncmp(name, "gc=", 3))) value++;
-  else if (value) return refuse(s, "a property other than a general category");
-  else value = name;
-  unsigned bits = 0;
-  bool ascii = !strcmp(value, "ASCII"), any = !strcmp(value, "Any");
-  for (size_t i = 0; i < COUNT_OF(categories); i++)
-    if (!strcmp(value, categories[i].brief) || !strcmp(value, categories[i].whole)) bits = categories[i].bits;
-  if (!bits && !ascii && !any) return refuse(s, "this Unicode property");
-  s->p = p + 1;
-  TRY(grammar_work_spend(s->w, 20000));
   SymSet own = {0};
-  if (ascii || any) grammar_set_add(s->w, &own, 0, ascii ? 0x7F : SYM_MAX_CHAR);
-  else
-    for (int32_t cp = 0, from = -1; cp <= SYM_MAX_CHAR + 1; cp++) {
-      bool in = cp <= SYM_MAX_CHAR && (bits >> text_char_category(cp) & 1);
-      if (in && from < 0) from = cp;
-      if (!in && from >= 0) { grammar_set_add(s->w, &own, (uint32_t)from, (uint32_t)cp - 1); from = -1; }
-    }
+  int kind = category(name) ? OF_CATEGORY : OF_SCRIPT;
+  for (size_t i = 0; i < COUNT_OF(properties); i++) {
+    size_t k = strlen(properties[i].name);
+    if (strncmp(name, properties[i].name, k)) continue;
+    kind = properties[i].kind;
+    value = name + k;
+  }
+  if (value == name && strchr(name, '=')) return refuse(s, "a property other than General_Category, Script and Script_Extensions");
+  if (!strcmp(name, "ASCII") || !strcmp(name, "Any")) grammar_set_add(s->w, &own, 0, name[1] == 'S' ? 0x7F : SYM_MAX_CHAR);
+  else TRY(kind == OF_CATEGORY ? add_category(s, value, &own) : add_script(s, value, kind == OF_EXTENSIONS, &own));
+  s->p = p + 1;
   if (negated) grammar_set_invert(s->w, &own);
   for (int i = 0; i < own.n; i++) grammar_set_add(s->w, set, own.r[i].lo, own.r[i].hi);
   return NULL;

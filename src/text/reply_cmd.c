@@ -1,4 +1,5 @@
 /* Body of `lumen parse`: a reply on a stream in, its events or the whole message out, one JSON text a line. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
@@ -77,7 +78,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
     if (!template.p) str_add(&template, "");
     parse(o, &template, tools, &input, &p);
     bool ok = !p.out.n || fwrite(p.out.p, 1, p.out.n, out) == p.out.n;
-    if (!ok || fflush(out)) e = err_new(ERR_IO, "cannot write the output");
+    if (!ok || fflush(out)) e = err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
   }
   text_collect_free(&p.collect);
   str_free(&p.out);

@@ -256,8 +256,8 @@ static bool spell_tags(Arena *a, const ToolPattern *p, const Shown *s, const cha
 }
 
 static const GrArgs spellings[] = {
-  [GR_VALUES_PYTHON] = {GR_VALUES_PYTHON, "(", "()", "=", NULL, "", NULL, ", ", ")", NULL, NULL},
-  [GR_VALUES_BRACES] = {GR_VALUES_BRACES, "{", "{}", ":", NULL, "", NULL, ",", "}", NULL, NULL},
+  [GR_VALUES_PYTHON] = {.values = GR_VALUES_PYTHON, .open = "(", .empty = "()", .is = "=", .end = "", .sep = ", ", .close = ")"},
+  [GR_VALUES_BRACES] = {.values = GR_VALUES_BRACES, .open = "{", .empty = "{}", .is = ":", .end = "", .sep = ",", .close = "}"},
 };
 
 /* ---- one form ---- */

@@ -19,7 +19,7 @@ python3 tests/bench/svg.py "$TEST_TMP/o.svg" || n_bad=$((n_bad + 1))
 expect "a plot to standard output, figures to a file" 0 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg - --json "$TEST_TMP/o.json"
 is_json "both are whole" "$TEST_TMP/o.json" 'o["prefill"]["tokens"] == 8 and open("'"$out"'").read().rstrip().endswith("</svg>")'
 expect "both to standard output" 2 "$LUMEN" bench $M -p 8 -g 2 -r 1 -t 1 --svg - --json
-has "is told" "$err" "one of them only goes to standard output"
+has "is told" "$err" "both go to standard output"
 
 expect "decode after many tokens, few of them prompt" 0 "$LUMEN" bench $M -p 8 -g 2 -c 300 -b 2 -r 1 -t 1 --json
 is_json "counts" "$out" 'o["prefill"]["tokens"] == 16 and o["decode"]["tokens"] == 4 and o["decode"]["context"] == 300'

@@ -52,7 +52,8 @@ has "they are told, not sent to the terminal" "$err" 'no\x1b[31m\x9bmodel'
 expect "--trace help" 0 "$LUMEN" --trace help version
 has "--trace help lists the stages" "$err" "machine code as assembly"
 expect "--trace help alone" 0 "$LUMEN" --trace help
-empty "is no lack of a command" "$out"
+has "is an answer" "$out" "machine code as assembly"
+empty "and no lack of a command" "$err"
 expect "--trace alone" 2 "$LUMEN" --trace ir
 expect "--trace after the command" 0 "$LUMEN" version --trace ir
 expect "an unknown trace stage" 2 "$LUMEN" version --trace nonsense

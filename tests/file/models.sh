@@ -42,7 +42,7 @@ if command -v python3 >/dev/null && "$LUMEN" doctor --json 2>/dev/null | python3
   export HF_ENDPOINT="http://127.0.0.1:$(cat "$TEST_TMP/port")" no_proxy=127.0.0.1
   expect "pull" 0 "$LUMEN" pull hf:o/r/plain
   has "pull prints the path" "$out" "$TEST_TMP/cache/models/hf/o/r/plain"
-  has "one line, no bar, off a terminal" "$err" "lumen: fetching hf:o/r/plain"
+  has "one line, no bar, off a terminal" "$err" "lumen pull: fetching hf:o/r/plain"
   expect "pull again" 0 "$LUMEN" pull hf:o/r/plain
   expect "list" 0 "$LUMEN" list --json
   is_json "list shows it" "$out" 'len(o) == 1 and o[0]["name"] == "hf:o/r/plain" and o[0]["here"] and o[0]["bytes"] == 200000'

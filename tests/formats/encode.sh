@@ -4,9 +4,9 @@
 python3 tests/formats/encode.py "$LUMEN" || n_bad=1
 
 expect "encode without a format" 2 "$LUMEN" encode
-expect "encode with a format that is none" 1 "$LUMEN" encode --format q8_00
+expect "encode with a format that is none" 2 "$LUMEN" encode --format q8_00
 has "its nearest name" "$err" "did you mean 'q8_0'?"
-expect "encode with a format that is none, and near none" 1 "$LUMEN" encode --format nope
+expect "encode with a format that is none, and near none" 2 "$LUMEN" encode --format nope
 has "the known are told" "$err" "known are f8_e4m3,"
 has "all of them" "$err" "iq2_xxs"
 expect "encode of a format without encode" 1 "$LUMEN" encode --format iq2_xxs

@@ -8,7 +8,7 @@ python3 tests/formats/new_format.py "$TEST_TMP"
 
 expect "the format by text decodes" 0 sh -c "\"\$0\" decode --format $f --std $std < '$TEST_TMP/blocks' > '$TEST_TMP/floats'" "$LUMEN"
 cmp -s "$TEST_TMP/floats" "$TEST_TMP/want" && ok "its values are those of a decoder of its own" || not_ok "its values are those of a decoder of its own" "they differ"
-expect "without --std there is no such format" 1 "$LUMEN" decode --format $f
+expect "without --std there is no such format" 2 "$LUMEN" decode --format $f
 expect "a part of a block is refused" 1 sh -c "head -c 27 '$TEST_TMP/blocks' | \"\$0\" decode --format $f --std $std" "$LUMEN"
 has "a part of a block is refused: why" "$err" "whole blocks of 28"
 expect "its plan" 0 "$LUMEN" kern "linear w=$f[33,80] x=f32[3,80]" --std $std

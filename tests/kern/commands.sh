@@ -44,6 +44,20 @@ done
 expect "machine code from IR" 0 "$LUMEN" cc "$TEST_TMP/text-ir.ir" --emit bin --target x86-avx2
 grep -v '^;' "$TEST_TMP/k.bin" > "$TEST_TMP/a"; grep -v '^;' "$out" > "$TEST_TMP/b"
 cmp -s "$TEST_TMP/a" "$TEST_TMP/b" && ok "the same machine code as from the spec" || not_ok "the same machine code as from the spec" "they differ"
+mkdir "$TEST_TMP/d" "$TEST_TMP/dd.lum" "$TEST_TMP/swiglu"
+mkfifo "$TEST_TMP/pipe.lum"
+program=$(realpath "$LUMEN")
+for d in d dd.lum ./d; do
+  expect "cc of a folder: $d" 2 sh -c 'cd "$1" && exec "$2" cc "$3"' sh "$TEST_TMP" "$program" "$d"
+  has "cc of a folder: $d" "$err" "$d: a folder, expected a file"
+done
+expect "cc of a pipe" 1 "$LUMEN" cc "$TEST_TMP/pipe.lum"
+has "cc of a pipe" "$err" "no regular file, expected a file"
+expect "cc of an op whose name a folder has too" 0 sh -c 'cd "$1" && exec "$2" cc swiglu' sh "$TEST_TMP" "$program"
+expect "cc's help" 0 "$LUMEN" help cc
+for t in $(sed -n 's/^TARGET("\([^"]*\)".*/\1/p' src/gen/targets.def); do
+  if grep -q -- "--target.*[ ,]$t[ ,]" "$out"; then ok "help cc names the target $t"; else not_ok "help cc names the target $t" "$(grep -e --target "$out")"; fi
+done
 expect "cc of an op by name" 0 "$LUMEN" cc swiglu --emit asm
 for f in std/ops/*.lum; do expect "cc of every op of $f" 0 "$LUMEN" cc "$f"; done
 expect "cc of a file, as declarations" 0 "$LUMEN" cc tests/formats/std/q5x40.lum --emit ast
@@ -65,7 +79,7 @@ has "the nearest stage" "$err" "did you mean opt?"
 expect "decode needs a format" 2 "$LUMEN" decode
 expect "decode of nothing is nothing" 0 "$LUMEN" decode --format q4_k
 empty "no output" "$out"
-expect "decode with an unknown format" 1 "$LUMEN" decode --format q4k
+expect "decode with an unknown format" 2 "$LUMEN" decode --format q4k
 has "its nearest format" "$err" "did you mean 'q4_k'?"
 for f in Q4_K BF16 IQ3_S; do
   "$LUMEN" decode --format "$(echo $f | tr A-Z a-z)" < tests/formats/decode/$f.bin > "$out"

@@ -1,10 +1,13 @@
 /* Structured output: the published tests of JSON Schema, our own cases, hostile inputs, mutations, and masks against trying every token.
    runtests: timeout 300 */
+#define PCRE2_CODE_UNIT_WIDTH 8
 #include <math.h>
+#include <pcre2.h>
 #include <time.h>
 #include "base/json.h"
 #include "test.h"
 #include "text/grammar.h"
+#include "text/priv.h"
 
 static bool accepts(const Grammar *g, const char *p, size_t n) {
   if (!g) return false;
@@ -143,6 +146,35 @@ static void cases(const char *path, const char *title, Err *(*compile)(const jso
     }
   }
 }
+/* Every code point, asked of PCRE2 one at a time. */
+static void script(const char *name, bool extensions) {
+  static char title[200];
+  char ours[100], theirs[100], text[4];
+  int code, n_bad = 0, n_in = 0;
+  PCRE2_SIZE at;
+  Grammar *g = NULL;
+  snprintf(ours, sizeof ours, "\\p{%s=%s}", extensions ? "scx" : "Script", name);
+  snprintf(theirs, sizeof theirs, "\\p{%s:%s}", extensions ? "scx" : "sc", name);
+  snprintf(title, sizeof title, "%s: every code point as PCRE2 has it", ours);
+  TEST(title) {
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)theirs, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &at, NULL);
+    pcre2_match_data *data = pcre2_match_data_create(1, NULL);
+    EXPECT_OK(grammar_from_regex(ours, strlen(ours), &g));
+    EXPECT(re && data && g, "compiled");
+    for (int32_t cp = 0; cp < 0x110000 && re && data && g; cp++) {
+      if (cp >= 0xD800 && cp < 0xE000) continue;
+      int n = text_utf8_put(cp, text);
+      bool want = pcre2_match(re, (PCRE2_SPTR)text, (size_t)n, 0, PCRE2_NO_UTF_CHECK, data, NULL) >= 0;
+      n_in += want;
+      n_bad += accepts(g, text, (size_t)n) != want;
+    }
+    EXPECT(!n_bad && n_in > 10, "%d code points are in it, %d are decided wrongly", n_in, n_bad);
+    pcre2_match_data_free(data);
+    pcre2_code_free(re);
+    grammar_free(g);
+  }
+}
+
 static Err *compile_schema(const json_t *row, Grammar **out) {
   return from_text(text_at(row, 1), length_at(row, 1), strchr(text_at(row, 2), 'g') ? 0 : GRAMMAR_ANY_ORDER, out);
 }
@@ -336,6 +368,10 @@ static Err *mutated_schema(const char *p, size_t n, Grammar **out) { return from
 int main(void) {
   suite();
   cases("tests/grammar/schemas.jsonl", "our schemas", compile_schema, 3);
+  script("Hangul", false);
+  script("Hang", true);
+  script("Greek", false);
+  script("Han", true);
   cases("tests/grammar/refused.jsonl", "what is refused is named", compile_refused, 2);
   cases("tests/grammar/regex.jsonl", "regular expressions", compile_regex, 2);
   cases("tests/grammar/gbnf.jsonl", "GBNF", compile_gbnf, 2);
