@@ -7,7 +7,7 @@
 #include "model/priv.h"
 
 /* At most: texts of one key; bytes of one; bytes that PCRE2 takes for all; steps of one comparison, and of all that a model's weights need; times that PCRE2
-   goes back in one comparison. A step takes some 8 ns, at worst 20: all are a few seconds. */
+   goes back in one comparison. A step takes some 10 ns, at worst 25: all are a few seconds. */
 enum { RULES_MAX = 8192, RULE_BYTES_MAX = 4096, CODE_BYTES_MAX = 64 << 20, STEPS_MAX = 100000, ALL_STEPS_MAX = 200000000, BACKS_MAX = 20000 };
 
 typedef struct Rule {
@@ -45,6 +45,11 @@ static void *take(size_t n, void *ctx) {
 }
 static void give_back(void *p, void *ctx) { (void)p, (void)ctx; } /* with the arena */
 
+static Err *spend(RuleBook *b, const RulesDecl *d, int64_t n) {
+  b->n_steps += n;
+  return b->n_steps > ALL_STEPS_MAX ? err_new(ERR_LIMIT, "metadata %s: its texts take too long to compare", d->key) : NULL;
+}
+
 /* PCRE2's own limit is of the times it goes back, between which it may go through all of the expression. It calls this before every item, whose work grows
    with what is left of the text and, where it is a set of characters, with its length. */
 static int count_item(pcre2_callout_block *item, void *ctx) {
@@ -79,10 +84,23 @@ static int64_t steps_of_item(const Rule *r) {
   return 1 + (n_groups + n) / 16;
 }
 
+/* Of compiling. A range of characters whatever their case is gone through one by one, up to a million; only these ways name one past the first 512. */
+static int64_t steps_of_text(const char *s) {
+  enum { EACH = 1000, BYTE = 16, WIDE_RANGE = 400000 };
+  int64_t n = EACH + BYTE * (int64_t)strlen(s), n_ranges = 0;
+  bool wide = false;
+  for (; *s; s++) {
+    wide |= (unsigned char)*s >= 0x80 || !strncmp(s, "\\x{", 3) || !strncmp(s, "\\o{", 3) || !strncmp(s, "\\N{", 3);
+    n_ranges += *s == '-';
+  }
+  return n + (wide ? n_ranges * WIDE_RANGE : 0);
+}
+
 static Err *compile(RuleBook *b, const RulesDecl *d, Rule *r) {
   int code;
   PCRE2_SIZE at;
   PCRE2_UCHAR why[200] = "";
+  TRY(spend(b, d, steps_of_text(r->rest)));
   r->code = pcre2_compile((PCRE2_SPTR)r->rest, strlen(r->rest), PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &code, &at, b->compile);
   if (r->code) {
     r->each = steps_of_item(r);
@@ -176,11 +194,6 @@ Err *model_rules_said(HyperEnv *env, const RulesDecl *d, bool *out) {
 }
 
 /* ---- comparing ----------------------------------------------------------------------------------------------------- */
-static Err *spend(RuleBook *b, const RulesDecl *d, int64_t n) {
-  b->n_steps += n;
-  return b->n_steps > ALL_STEPS_MAX ? err_new(ERR_LIMIT, "metadata %s: its texts take too long to compare", d->key) : NULL;
-}
-
 static Err *fits_name(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
   (void)b, (void)d;
   *fits = !strcmp(r->rest, name);

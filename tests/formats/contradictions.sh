@@ -135,6 +135,8 @@ LONG, MANY = ".*.*.*" + "z*+y*+" * 670 + r"\d\d\d\d", ".*.*" + "z*+y*+" * 45 + r
 for name, texts, says in (("long", 300 * ["re:" + LONG], "takes too long to compare with model.layers.0.self_attn.k_proj"),
                           ("many", [f"re:(?#{i}){MANY}" for i in range(8000)], "metadata quantization_config.ignore: its texts take too long to compare"),
                           ("large", [f"re:(?:.*.*(?:{'z|' * 700}z){{4}}q){i}" for i in range(1900)], "metadata quantization_config.ignore: its regular expressions take more than 64 MiB"),
+                          ("wide ranges in", ["re:(?i)" + "[\\x{100}-\\x{10ffff}]" * 180 for i in range(900)], "metadata quantization_config.ignore: its texts take too long to compare"),
+                          ("ranges of letters in", ["re:(?i)" + "[Ā-\U0010ffff]" * 100 for i in range(300)], "metadata quantization_config.ignore: its texts take too long to compare"),
                           ("groups", [f"re:{'()' * 400}.*.*" + r"\d\d\d" for i in range(900)], "takes too long to compare with"),
                           ("alternatives", 300 * [f"re:.*(?:{'|' * 4000})" + r"\d\d\d"], "takes too long to compare with")):
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
