@@ -1,6 +1,7 @@
 # Checkpoints whose config.json says one thing of their quantized weights and whose tensors another: refused, naming both; kinds that nobody here describes are
 # refused by name, listing what is known; what it says of activations and cached keys does not matter.
 # runtests: machine code
+# runtests: timeout 300
 . tests/lib.sh
 cat > "$TEST_TMP/contradictions.py" <<'END'
 import json, os, resource, shutil, subprocess, sys
