@@ -72,6 +72,7 @@ static void check_stops(const uint8_t *data, size_t n, size_t step) {
     memcpy(word[i], data + at, k);
     word[i][k] = 0;
     if (i == 2) word[i][k - 1] = '!';
+    word[i][text_utf8_valid(word[i], strlen(word[i]))] = 0; /* others are refused */
     if (word[i][0]) stop[n_stop++] = word[i];
   }
   if (!n_stop) return;
