@@ -196,9 +196,9 @@ for name in ("SIGINT", "SIGTERM", "SIGHUP"):
     p.send_signal(getattr(signal, name))
     code = p.wait()
     left = [f for f in os.listdir(tmp) if f.startswith(name) and f != name + ".gguf"]
-    with open(out) as f:
-        old = f.read()
-    why = None if code == 130 and not left and old == "old" else f"exit code {code}, left {left}, OUT holds {old[:20]!r}, said {said[-200:]!r}"
+    with open(out, "rb") as f:
+        old = f.read(20)
+    why = None if code == 130 and not left and old == b"old" else f"exit code {code}, left {left}, OUT holds {old!r}, said {said[-200:]!r}"
     bad += why is not None
     print(f"not ok - {name}: {why}" if why else f"ok - {name} amid the work leaves nothing, and the old file as it was", flush=True)
 sys.exit(bad > 0)
