@@ -220,7 +220,7 @@ static Err *run_child(Arena *a, const char *const *argv, const char *dir, const 
   while ((got = waitpid(pid, &status, WNOHANG)) == 0 || (got < 0 && errno == EINTR)) {
     if (!cancelled && progress.fn && !progress.fn(progress.ctx, what, 0, 0)) {
       cancelled = true;
-      kill(-pid, SIGTERM);
+      if (kill(-pid, SIGTERM)) kill(pid, SIGTERM); /* an emulator's child may not have its group yet */
     }
     nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
   }

@@ -188,7 +188,8 @@ for name in ("SIGINT", "SIGTERM", "SIGHUP"):
     with open(out, "w") as f:
         f.write("old")
     up, down = pty.openpty()
-    p = subprocess.Popen([lumen, "convert", f"{tmp}/long.gguf", out, "--quant", "iq4_xs", "-t", "1"], stdin=subprocess.DEVNULL, stderr=down)
+    p = subprocess.Popen([lumen, "convert", f"{tmp}/long.gguf", out, "--quant", "iq4_xs", "-t", "1"], stdin=subprocess.DEVNULL, stderr=down,
+                         preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))   # not as nohup leaves it
     os.close(down)
     said = b""
     while b"converting [" not in said:
