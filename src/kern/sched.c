@@ -92,7 +92,7 @@ static void one_row(const Target *t, const TpRegion *r, const Need *n, Sched *s)
 
 /* Sums within sums that belong in registers; those around them take a term so seldom that memory does. One row less in a tile costs more where weights
    are unpacked for every tile, or registers are few. */
-static int near_sums(const Target *t, KernShape shape) { return t->n_vec_regs < 32 ? 2 : shape == KERN_FEW ? 3 : 4; }
+static int near_sums(const Target *t, KernShape shape, int sums) { return t->n_vec_regs < 32 ? MIN(sums, 2) : shape == KERN_FEW ? MIN(sums, 3) : sums; }
 
 static const int tile_rows[] = {24, 16, 12, 8, 6, 4, 3, 2, 1};
 
@@ -138,7 +138,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
     one_row(t, r, &n, &s);
     return s;
   }
-  n.sums = MIN(n.sums, near_sums(t, shape));
+  n.sums = near_sums(t, shape, n.sums);
   int spare = t->vnni || !n.integer ? 4 : 6; /* weights, an activation, a scale, a temporary; widening needs two more */
   int most = (t->n_vec_regs - spare) / MAX(n.sums, 1);
   int T = 1, useful = shape == KERN_FEW || n.integer ? 8 : 24;

@@ -73,7 +73,6 @@ void emit_fail(Emit *e, Err *err);
 IrRef emit_row_bound(Emit *e, Dx x, IrOp op);  /* op: smin or smax over the rows of the tile */
 bool emit_reads_raw(const Emit *e, Dx x);      /* rows of a file, which end where they end: no vector may reach past them */
 bool emit_lanes_fit(Emit *e, Dx x, int axis, int lanes); /* every load contiguous or the same over `lanes` values of axis */
-int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when constant */
 Lin buf_index(Emit *e, int buf, const Dx *index, int n_index); /* element offset of an access, in elements of the (possibly local) buffer */
 void emit_buf_strides(const Emit *e, int buf, int64_t *stride);
 IrRef buf_base(Emit *e, int buf);

@@ -2,7 +2,7 @@
    are called, scalar lets are replaced by their values, dimensions that are known become constants. In: a checked Module and arguments.
    Out: statements appended to the program. Errors name the op, the parameter, what was got and what was expected. */
 #include <string.h>
-#include "opt/emit.h"
+#include "opt/opt.h"
 
 typedef struct Binding { const char *name; enum { BIND_VALUE, BIND_BUF } kind; Dx value; int buf; } Binding;
 typedef struct Scope {

@@ -67,6 +67,7 @@ Dx dx_to_f32(Dag *d, Dx a);
 Dx dx_truth(Dag *d, Dx a);                 /* a condition as it is, an int as != 0 */
 bool dx_is_int(const Dag *d, Dx x, int64_t *v);
 bool dx_is_product(const Dag *d, Dx x, DxKind kind, Dx *of, Dx *other); /* of a node of that kind and another */
+int64_t dx_coef(const Dag *d, Dx x, int axis, bool *ok); /* d x / d axis when constant */
 bool dx_too_large(const Dag *d, Dx x);     /* beyond DX_MAX_SIZE or DX_MAX_DEPTH */
 IrMem dx_mem(const char *elt);             /* of a kind of element in a text; IR_M_none: no kind, so a format */
 Dx dx_part(Dag *d, IrMem m, bool is_unsigned, int part, Dx byte, int64_t most);

@@ -119,7 +119,7 @@ Dx fmt_part(FmtEval *s, int part, const Dx *index, int n_index) {
     terms_of(s->d, index[i], stride, &at);
     stride *= p->dim[i];
   }
-  if (at.over) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: an index of %s is a sum of more than %d terms", s->f->name, name, MAX_TERMS));
+  if (at.over) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: an index of %s is a sum of more than %d terms, or of numbers that 64 bits do not hold", s->f->name, name, MAX_TERMS));
   if (stride > INT32_MAX && !note_far(s, part, &at)) return fmt_fail(s, err_new(ERR_LIMIT, "layout %s: %s holds %lld bytes, and its rows lie too far apart", s->f->name, name, (long long)stride));
   if (p->groups != GROUPS_ANY && n_index == 1 && p->most > 0 && (p->groups == GROUPS_IN_ORDER || index[0] == s->sorted)) {
     Dx k = p->groups == GROUPS_IN_ORDER ? index[0] : s->d->node[s->sorted].arg[1];

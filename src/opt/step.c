@@ -148,8 +148,7 @@ bool emit_steps(Emit *e, Dx x, const Vals *onto, Vals *out) {
   if (s.add) { /* once a row where lanes share it */
     Vals text = emit(e, s.add), times = {text.n, text.vec, ARENA_ARRAY(e->a, IrRef, text.n)};
     for (int k = 0; k < text.n; k++) times.v[k] = ir_op2(&e->b, IR_mul, text.v[k], ir_const_i(&e->b, ir_type_of(e->fn, text.v[k]), f->times));
-    if (onto) add = (Vals){e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)};
-    else add = times;
+    add = onto ? (Vals){e->n_rows, true, ARENA_ARRAY(e->a, IrRef, e->n_rows)} : times;
     for (int k = 0; onto && k < add.n; k++) add.v[k] = ir_op2(&e->b, IR_add, emit_pick(e, *onto, k, true), emit_pick(e, times, k, true));
   }
   if (!emit_dot4(e, s.inner, add.n && f->by == 1 ? &add : NULL, &sum)) {
