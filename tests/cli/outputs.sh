@@ -56,6 +56,13 @@ same "the folder is as it was" "$TEST_TMP/sums" "$TEST_TMP/now"
 expect "a GGUF file in its folder" 0 "$LUMEN" convert "$F" "$F/new.gguf"
 expect "and once more" 0 "$LUMEN" convert "$F" "$F/new.gguf"
 expect "a new file in it" 0 "$LUMEN" logits --ids "$D/ids" --out "$F/new.bin" "$F"
+ln -s "$F/README.md" "$D/readme"
+ln -s "$F/README.md" "$D/readme.gguf"
+for o in readme readme.gguf; do
+  expect "a file of it by a link: $o" 2 "$LUMEN" logits --ids "$D/ids" --out "$D/$o" "$F"
+  has "is told" "$err" "is a file of the model to read"
+done
+has "and stays" "$F/README.md" "about"
 
 # A trace goes into a new file, an empty one or an older trace.
 expect "a trace" 0 "$LUMEN" run "$M" hi -n 1 --trace "mem>$D/trace"
