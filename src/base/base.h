@@ -116,7 +116,6 @@ Err *os_out_finish(OutFile *o);                              /* either way o is 
 void os_out_drop(OutFile *o);                                /* what was written is taken back; of a device nothing */
 Err *os_write_file(const char *path, const void *p, size_t n_bytes); /* all at once, and not waited for until the disk has it */
 void os_input_note(int fd);                                  /* this regular file is read; the readers above say so themselves */
-bool os_is_input(const char *path);                          /* this process has read it, under whatever name */
 
 /* Page memory, zeroed; huge pages are asked for when n_bytes >= 2 MiB. */
 typedef struct Pages { uint8_t *p; size_t n_bytes; } Pages;

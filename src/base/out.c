@@ -42,7 +42,8 @@ void os_input_note(int fd) {
   pthread_mutex_unlock(&inputs_lock);
 }
 
-bool os_is_input(const char *path) {
+/* This process has read it, under whatever name. */
+static bool is_input(const char *path) {
   struct stat st;
   if (stat(path, &st)) return false;
   pthread_mutex_lock(&inputs_lock);
@@ -84,15 +85,16 @@ static Err *add_target(const char *path, Str *out) {
   return NULL;
 }
 
+/* A file or nothing stands there, and no link. */
 static Err *check_target(const char *path, const char *target) {
   Str part = {0}, folder = {0};
   Err *e = NULL;
   str_addf(&part, "%s.part", target);
   add_folder(&folder, target);
-  if (os_is_input(target)) e = err_new(ERR_USAGE, "%s: is a file to read, expected another file to write", path);
-  else if (os_is_input(part.p)) e = err_new(ERR_USAGE, "%s: is a file to read, and where %s would grow, expected another file to write", part.p, path);
+  if (is_input(target)) e = err_new(ERR_USAGE, "%s: is a file to read, expected another file to write", path);
+  else if (is_input(part.p)) e = err_new(ERR_USAGE, "%s: is a file to read, and where %s would grow, expected another file to write", part.p, path);
   else if (os_exists(target) && access(target, W_OK)) e = cannot(path, "");
-  else if (!os_is_device(target) && access(folder.p, W_OK | X_OK)) e = cannot(path, folder.p);
+  else if (access(folder.p, W_OK | X_OK)) e = cannot(path, folder.p);
   str_free(&part);
   str_free(&folder);
   return e;

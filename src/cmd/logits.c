@@ -1,5 +1,5 @@
 /* `lumen logits MODEL --ids FILE --out FILE`: the logits of every position of a text given as ids, as raw little-endian f32
-   [tokens][vocabulary], row by row without padding. What programs compare engines with. The file is complete or it is not there. */
+   [tokens][vocabulary], row by row without padding. What programs compare engines with. The file appears when it is whole. */
 #include <string.h>
 #include "cmd/cmd.h"
 #include "cmd/model_opts.h"

@@ -1,6 +1,7 @@
 /* What commands that write a file share: where it may not go, and the signals that end them. In: the name the user gives. Out: an Err before the work.
    Must hold: cmd_output_check is asked again once all is open that the command reads, and before anything is opened for writing. */
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include "cmd/cmd.h"
@@ -24,7 +25,10 @@ static bool in_model_folder(const char *path) {
 
 Err *cmd_output_check(const char *path) {
   TRY(os_out_check(path));
-  if (path && in_model_folder(path)) return err_new(ERR_USAGE, "%s: is a file of the model to read, expected another file to write", path);
+  char *real = path ? realpath(path, NULL) : NULL; /* of a link the target is written */
+  bool of_model = path && (in_model_folder(path) || (real && in_model_folder(real)));
+  free(real);
+  if (of_model) return err_new(ERR_USAGE, "%s: is a file of the model to read, expected another file to write", path);
   return NULL;
 }
 

@@ -210,8 +210,10 @@ static Err *tools_read(Run *r) {
   r->tools = given;
   if (r->tools && o->raw) return err_new(ERR_USAGE, "tools need the chat template that --raw leaves out");
   bool must_call = mode == TEXT_TOOLS_REQUIRED || mode == TEXT_TOOLS_ONE;
-  if (!r->tools && (o->strict || o->one_call || must_call))
-    return err_new(o->strict || o->one_call || o->tool_choice ? ERR_USAGE : ERR_FORMAT, "%s: no tools are offered", o->strict ? "--strict" : o->one_call ? "--one-call" : o->tool_choice ? "--tool-choice" : "tool_choice");
+  if (!r->tools && (o->strict || o->one_call || must_call)) {
+    const char *option = o->strict ? "--strict" : o->one_call ? "--one-call" : o->tool_choice ? "--tool-choice" : NULL; /* NULL: the request asks for them */
+    return err_new(option ? ERR_USAGE : ERR_FORMAT, "%s: no tools are offered", option ? option : "tool_choice");
+  }
   if (!r->tools) return NULL;
   const char *path = os_input_name(o->tools ? o->tools : o->request);
   TRY(cmd_fault_of_data(err_wrap(text_tools_normalise(r->tools, "tools", &r->functions), "%s", path)));

@@ -96,9 +96,11 @@ late 2 "--request wants a chat template" run "$D/base.gguf" --request "$D/reques
 
 # A long prompt shows how far it is, where somebody looks.
 cat > "$D/teletype.py" <<'P'
-import os, pty, re, subprocess, sys
+import fcntl, os, pty, re, struct, subprocess, sys, termios
+columns = int(sys.argv[1]) # 0: not known
 main, side = pty.openpty()
-p = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=side)
+fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+p = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=side)
 os.close(side)
 said = b""
 while True:
@@ -109,37 +111,23 @@ while True:
 answer = p.stdout.read()
 n = re.findall(rb"reading the prompt: (\d+) of (\d+) tokens", said)
 print(p.wait(), len(n) > 0, b"reading" in answer, not n or (n == sorted(n, key=lambda x: int(x[0])) and said.endswith(b"\r\x1b[K")))
+lines = [l.split(b"\r\n")[0] for l in re.split(rb"\r\x1b\[K", said)[1:]]
+print(p.wait(), len(lines) > 0, max(map(len, lines), default=0) < columns, lines[0].decode() if lines else "")
 P
 long=$(python3 -c 'print("the light of the day " * 1300)')
 set -- "$LUMEN" run $M "$long" -c 16384 --chunk 1 --threads 1 -n 1 -T 0
-expect "on a terminal" 0 python3 "$D/teletype.py" "$@"
+expect "on a terminal" 0 python3 "$D/teletype.py" 0 "$@"
 has "a long prompt shows how far it is" "$out" "0 True False True"
-expect "with --quiet" 0 python3 "$D/teletype.py" "$@" --quiet
+expect "with --quiet" 0 python3 "$D/teletype.py" 0 "$@" --quiet
 has "it does not" "$out" "0 False False True"
 expect "elsewhere" 0 "$@"
 hasnt "it does not either" "$err" "reading the prompt"
 # What wraps stays behind: no line is as long as the terminal is wide.
-cat > "$D/narrow.py" <<'P'
-import fcntl, os, pty, re, struct, subprocess, sys, termios
-columns = int(sys.argv[1])
-main, side = pty.openpty()
-fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-p = subprocess.Popen(sys.argv[2:], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=side)
-os.close(side)
-said = b""
-while True:
-    try: more = os.read(main, 4096)
-    except OSError: break
-    if not more: break
-    said += more
-lines = [l.split(b"\r\n")[0] for l in re.split(rb"\r\x1b\[K", said)[1:]]
-print(p.wait(), len(lines) > 0, max(map(len, lines), default=0) < columns, lines[0].decode() if lines else "")
-P
-expect "a terminal of 20 columns" 0 python3 "$D/narrow.py" 20 "$@"
+expect "a terminal of 20 columns" 0 python3 "$D/teletype.py" 20 "$@"
 has "is not overrun by a prompt" "$out" "0 True True reading the prompt:"
-expect "nor by a conversion" 0 python3 "$D/narrow.py" 20 "$LUMEN" convert $M "$D/narrow.gguf" --quant q8_0
+expect "nor by a conversion" 0 python3 "$D/teletype.py" 20 "$LUMEN" convert $M "$D/narrow.gguf" --quant q8_0
 has "whose bar is left out" "$out" "0 True True converting "
-expect "one of 40 columns" 0 python3 "$D/narrow.py" 40 "$LUMEN" convert $M "$D/narrow.gguf" --quant q8_0
+expect "one of 40 columns" 0 python3 "$D/teletype.py" 40 "$LUMEN" convert $M "$D/narrow.gguf" --quant q8_0
 has "has a short one" "$out" "0 True True converting ["
 
 # `-`
