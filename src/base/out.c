@@ -168,21 +168,19 @@ void os_out_drop(OutFile *o) {
 }
 
 /* While the lock is held: nobody else opens the part in between. */
-static Err *finish(OutFile *o, bool on_disk) {
-  bool named = o->part.n > 0, bad = fflush(o->f) || (named && on_disk && fsync(fileno(o->f))) || (named && rename(o->part.p, o->target.p));
+Err *os_out_finish(OutFile *o) {
+  bool named = o->part.n > 0, bad = fflush(o->f) || (named && (fsync(fileno(o->f)) || rename(o->part.p, o->target.p)));
   Err *e = bad ? cannot(o->name.p, "") : NULL;
   if (!bad) str_clear(&o->part);
   os_out_drop(o);
   return e;
 }
 
-Err *os_out_finish(OutFile *o) { return finish(o, true); }
-
 Err *os_write_file(const char *path, const void *p, size_t n_bytes) {
   OutFile o;
   TRY(os_out_open(path, &o));
   Err *e = os_out_write(&o, p, n_bytes);
-  if (!e) return finish(&o, false);
+  if (!e) return os_out_finish(&o);
   os_out_drop(&o);
   return e;
 }
