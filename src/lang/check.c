@@ -191,30 +191,12 @@ static void check_says(Check *c, const SaysDecl *s) {
   for (int i = 0; i < s->n_values; i++) lang_check_int(c, s->value[i], "what a key says");
 }
 
-const char *lang_rule_name(RuleKind k) {
-  static const char *const name[] = {
-#define RULE(id, rank) #id,
-#include "lang/rules.def"
-#undef RULE
-  };
-  return name[k];
-}
-
-int lang_rule_rank(RuleKind k) {
-  static const uint8_t ranks[] = {
-#define RULE(id, rank) rank,
-#include "lang/rules.def"
-#undef RULE
-  };
-  return ranks[k];
-}
-
 static void check_rules(Check *c, const RulesDecl *r) {
   const char *star = strchr(r->key, '*');
   if (star && strchr(star + 1, '*')) lang_diag(c->x, r->loc, "\"%s\": more than one *", r->key);
   if (star && (star < r->key + 2 || star[-1] != '.' || (star[1] && star[1] != '.'))) lang_diag(c->x, r->loc, "\"%s\": * is a whole name here, not the first", r->key);
   for (int i = 0; i < r->n_forms; i++)
-    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rule_name(r->form[i].kind), lang_rule_name(r->form[i].kind));
+    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rules[RULE_class].name, lang_rules[RULE_class].name);
 }
 
 static void check_layout_text(Check *c, LayoutDecl *l) {

@@ -287,7 +287,7 @@ Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Pic
   p.said = l->said;
   for (int i = 0; i < l->n; i++) {
     const Rule *r = &l->rule[i];
-    int rank = lang_rule_rank(r->form->kind);
+    int rank = lang_rules[r->form->kind].rank;
     bool fits = false, again = rank == least && r->form->kind == RULE_class;
     if (rank > least || (rank == least && !again)) continue;
     for (int k = 0; k < a.n && !fits; k++) TRY(fits_kind[r->form->kind](env->rules, d, r, a.name[k], &fits));
