@@ -288,11 +288,11 @@ Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Pic
   for (int i = 0; i < l->n; i++) {
     const Rule *r = &l->rule[i];
     int rank = lang_rules[r->form->kind].rank;
-    bool fits = false, again = rank == least && r->form->kind == RULE_class;
-    if (rank > least || (rank == least && !again)) continue;
+    bool fits = false;
+    if (rank > least || (rank == least && r->form->kind != RULE_class)) continue;
     for (int k = 0; k < a.n && !fits; k++) TRY(fits_kind[r->form->kind](env->rules, d, r, a.name[k], &fits));
     if (!fits) continue;
-    if (!again) p.names.n = 0;
+    if (rank < least) p.names.n = 0;
     least = rank;
     best = r;
     if (p.names.n == MODEL_STEMS_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d names for * speak of %s", d->key, MODEL_STEMS_MAX, weight);
