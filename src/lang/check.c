@@ -470,15 +470,18 @@ static void check_op(Check *c, OpDecl *o) {
   }
 }
 
-/* How an op is called: (x, w, most: i32 = 32) -> y */
+static void add_called(const Param *p, int n, Str *t) {
+  for (int i = 0; i < n; i++) str_addf(t, "%s%s: %s%s%s", i ? ", " : "", p[i].name, p[i].type.elt, p[i].type.n_dims ? "[..]" : "", p[i].deflt ? " = .." : "");
+}
+
+/* How an op is called: (x: f32[..], most: i32 = ..) -> y: f32[..] */
 static char *call_text(Check *c, const OpDecl *o) {
   Str t = {0};
-  for (int i = 0; i < o->n_params; i++) {
-    const Param *p = &o->param[i];
-    str_addf(&t, "%s%s: %s%s%s", i ? ", " : "(", p->name, p->type.elt, p->type.n_dims ? "[..]" : "", p->deflt ? " = .." : "");
-  }
-  for (int i = 0; i < o->n_results; i++) str_addf(&t, "%s%s: %s%s", i ? ", " : ") -> ", o->result[i].name, o->result[i].type.elt, o->result[i].type.n_dims ? "[..]" : "");
-  char *text = arena_dup(c->x->arena, t.p ? t.p : "");
+  str_add_c(&t, '(');
+  add_called(o->param, o->n_params, &t);
+  str_add(&t, ") -> ");
+  add_called(o->result, o->n_results, &t);
+  char *text = arena_dup(c->x->arena, t.p);
   str_free(&t);
   return text;
 }
