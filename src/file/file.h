@@ -99,7 +99,7 @@ Err *file_hf_dir_open(Arena *a, const char *dir, FileFormatFind find, void *ctx,
 typedef struct FileOut { const char *name; int n_dims; int64_t dim[4]; int64_t gguf_id; uint64_t n_bytes; } FileOut; /* dim: slowest first; n_bytes > 0 */
 typedef struct FileWriter FileWriter;
 /* The arrays stay the caller's and must live until the end. Then append each tensor's bytes in order, in pieces of any size, and finish: only
-   that makes PATH appear, from PATH.part. Fails: ERR_IO; ERR_USAGE where PATH is a device or a pipe; ERR_UNSUPPORTED for arrays of arrays. finish ends the writer whatever it returns. */
+   that makes PATH appear, from PATH.part; a device or a pipe takes the bytes as they come. Fails: ERR_IO, ERR_NOT_FOUND; ERR_UNSUPPORTED for arrays of arrays. finish ends the writer whatever it returns. */
 Err *file_gguf_create(const char *path, const FileKv *kv, int n_kvs, const FileOut *tensor, int n_tensors, FileWriter **out);
 Err *file_gguf_append(FileWriter *w, const void *p, size_t n_bytes);
 Err *file_gguf_finish(FileWriter *w);

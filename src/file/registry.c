@@ -160,6 +160,51 @@ Err *file_model_path(Arena *a, const char *model, const char **out) {
   return NULL;
 }
 
+/* ---- the folder ---- */
+
+typedef struct Walk { Arena *a; const char *root; bool parts; FileCached *item; int n, cap; } Walk; /* parts: what pulls left that were not whole, instead */
+
+static Walk walk_of(Arena *a, bool parts) { return (Walk){.a = a, .root = models_dir(a), .parts = parts}; }
+
+/* What a pull writes until it is whole: FILE.part; a folder, that a package is fetched into: FILE.part. and six random characters. -> the bytes behind FILE; 0: it is whole. */
+static size_t part_suffix(const char *name, bool is_dir) {
+  size_t n = strlen(name);
+  if (is_dir) return n > 12 && !strncmp(name + n - 12, ".part.", 6) ? 12 : 0;
+  return n > 5 && !strcmp(name + n - 5, ".part") ? 5 : 0;
+}
+
+/* models/NAME/FILE is NAME; models/hf/OWNER/REPO/PATH is hf:OWNER/REPO/PATH. */
+static const char *cached_name(Walk *w, const char *path, size_t n) {
+  const char *rel = arena_dup_n(w->a, path, n) + strlen(w->root) + 1;
+  if (!strncmp(rel, "hf/", 3)) return arena_printf(w->a, "hf:%s", rel + 3);
+  return arena_dup_n(w->a, rel, strcspn(rel, "/"));
+}
+
+/* The folder itself may be missing: nothing was fetched yet. Fails: what it found elsewhere is there. */
+static Err *walk(Walk *w, const char *dir, int depth) {
+  bool there;
+  if (depth >= WALK_DEPTH) return NULL;
+  DIR *d = opendir(dir);
+  if (!d && errno == ENOENT) return os_look(dir, &there);
+  if (!d) return err_new(ERR_IO, "%s: cannot be opened: %s", dir, strerror(errno));
+  Err *e = NULL;
+  for (struct dirent *f; (f = readdir(d));) {
+    const char *path = arena_printf(w->a, "%s/%s", dir, f->d_name);
+    struct stat st;
+    if (f->d_name[0] == '.' || lstat(path, &st)) continue;
+    bool is_dir = S_ISDIR(st.st_mode);
+    size_t n_suffix = depth ? part_suffix(f->d_name, is_dir) : 0;
+    if (is_dir && !n_suffix) {
+      Err *below = walk(w, path, depth + 1);
+      if (e) err_free(below);
+      else e = below;
+    } else if (depth && (is_dir || S_ISREG(st.st_mode)) && w->parts == (n_suffix > 0))
+      PUSH(w->a, w->item, w->n, w->cap, (FileCached){cached_name(w, path, strlen(path) - n_suffix), path, is_dir ? 0 : (uint64_t)st.st_size});
+  }
+  closedir(d);
+  return e;
+}
+
 /* ---- pull ---- */
 
 /* Size and SHA-256 of a fetched file against what is expected of it. */
@@ -218,30 +263,18 @@ static Err *pull_from_sources(Arena *a, const FileModel *m, const char *part, Fi
   return e;
 }
 
-/* The folder that a package is fetched into: FILE.part.XXXXXX. */
-static bool is_scratch(const char *name) {
-  size_t n = strlen(name);
-  return n > 12 && !strncmp(name + n - 12, ".part.", 6);
-}
-
 /* Whoever holds the lock is the only one that fetches: what others left was left by the dead. */
-static void clear_scratch(Arena *a, const char *dir, int depth) {
-  DIR *d = depth < WALK_DEPTH ? opendir(dir) : NULL;
-  for (struct dirent *f; d && (f = readdir(d));) {
-    const char *path = arena_printf(a, "%s/%s", dir, f->d_name);
-    struct stat st;
-    if (f->d_name[0] == '.' || lstat(path, &st) || !S_ISDIR(st.st_mode)) continue;
-    if (depth && is_scratch(f->d_name)) file_remove_flat_dir(path);
-    else clear_scratch(a, path, depth + 1);
-  }
-  if (d) closedir(d);
+static void clear_scratch(Arena *a) {
+  Walk w = walk_of(a, true);
+  err_free(walk(&w, w.root, 0)); /* folders that cannot be read are no concern of a pull */
+  for (int i = 0; i < w.n; i++) if (os_is_dir(w.item[i].path)) file_remove_flat_dir(w.item[i].path);
 }
 
 /* Holds the lock while it works. */
 static Err *pull_locked(Arena *a, const FileModel *m, FileProgress progress) {
   if (file_model_here(m)) return NULL; /* another process brought it while we waited */
   const char *part = arena_printf(a, "%s.part", m->path);
-  clear_scratch(a, models_dir(a), 0);
+  clear_scratch(a);
   struct stat st;
   bool whole = m->n_bytes && !stat(part, &st) && (uint64_t)st.st_size == m->n_bytes;
   Err *e = whole ? verify(part, m->n_bytes, m->sha256, progress) : err_new(ERR_NOT_FOUND, "no part");
@@ -287,38 +320,6 @@ Err *file_model_pull(Arena *a, const char *model, FileProgress progress, const c
 
 /* ---- what is there ---- */
 
-typedef struct Walk { Arena *a; FileCached *item; int n, cap; size_t n_root; bool parts; } Walk; /* parts: what pulls left that were not whole, instead */
-
-/* models/NAME/FILE is NAME; models/hf/OWNER/REPO/PATH is hf:OWNER/REPO/PATH. */
-static const char *cached_name(Walk *w, const char *path, size_t n) {
-  const char *rel = arena_dup_n(w->a, path, n) + w->n_root + 1;
-  if (!strncmp(rel, "hf/", 3)) return arena_printf(w->a, "hf:%s", rel + 3);
-  return arena_dup_n(w->a, rel, strcspn(rel, "/"));
-}
-
-/* The folder itself may be missing: nothing was fetched yet. */
-static Err *walk(Walk *w, const char *dir, int depth) {
-  bool there;
-  if (depth >= WALK_DEPTH) return NULL;
-  DIR *d = opendir(dir);
-  if (!d && errno == ENOENT) return os_look(dir, &there);
-  if (!d) return err_new(ERR_IO, "%s: cannot be opened: %s", dir, strerror(errno));
-  Err *e = NULL;
-  for (struct dirent *f; !e && (f = readdir(d));) {
-    const char *path = arena_printf(w->a, "%s/%s", dir, f->d_name);
-    size_t n = strlen(f->d_name);
-    struct stat st;
-    if (f->d_name[0] == '.' || lstat(path, &st)) continue;
-    bool scratch = depth && S_ISDIR(st.st_mode) && is_scratch(f->d_name), part = scratch || (n > 5 && !strcmp(f->d_name + n - 5, ".part"));
-    size_t n_suffix = scratch ? 12 : part ? 5 : 0;
-    if (S_ISDIR(st.st_mode) && !scratch) e = walk(w, path, depth + 1);
-    else if ((S_ISREG(st.st_mode) || scratch) && part == w->parts && depth)
-      PUSH(w->a, w->item, w->n, w->cap, (FileCached){cached_name(w, path, strlen(path) - n_suffix), path, scratch ? 0 : (uint64_t)st.st_size});
-  }
-  closedir(d);
-  return e;
-}
-
 static int cached_order(const void *x, const void *y) {
   const FileCached *a = x, *b = y;
   int c = strcmp(a->name, b->name);
@@ -326,9 +327,8 @@ static int cached_order(const void *x, const void *y) {
 }
 
 Err *file_models_cached(Arena *a, FileCached **out, int *n) {
-  char *dir = models_dir(a);
-  Walk w = {.a = a, .n_root = strlen(dir)};
-  TRY(walk(&w, dir, 0));
+  Walk w = walk_of(a, false);
+  TRY(walk(&w, w.root, 0));
   if (w.n) qsort(w.item, (size_t)w.n, sizeof *w.item, cached_order);
   *out = w.item;
   *n = w.n;
@@ -364,10 +364,10 @@ Err *file_model_remove(Arena *a, const char *model, uint64_t *n_freed) {
   uint64_t freed = 0;
   TRY(file_models_cached(a, &item, &n));
   TRY(remove_named(a, item, n, model, &found, &freed));
-  int lock = open(arena_printf(a, "%s/.lock", models_dir(a)), O_RDWR | O_CLOEXEC); /* -1: nobody has pulled */
+  Walk w = walk_of(a, true);
+  int lock = open(arena_printf(a, "%s/.lock", w.root), O_RDWR | O_CLOEXEC); /* -1: nobody has pulled */
   bool idle = lock < 0 || !flock(lock, LOCK_EX | LOCK_NB);
-  Walk w = {.a = a, .n_root = strlen(models_dir(a)), .parts = true};
-  Err *e = idle ? walk(&w, models_dir(a), 0) : NULL;
+  Err *e = idle ? walk(&w, w.root, 0) : NULL;
   if (!e) e = remove_named(a, w.item, w.n, model, &found, &freed);
   if (lock >= 0) close(lock);
   if (e) return e;

@@ -16,7 +16,7 @@ enum { KEY_MAX = 4096 + 512, ALL_KEYS_MAX = 64 << 20 }; /* bytes of one key, whi
 
 /* ---- JSON as metadata ---- */
 
-typedef struct Flat { Arena *a; FileKv *kv; int n, cap; FileObject *object; int n_objects, cap_objects; Str key; size_t n_bytes; /* of keys so far */ } Flat;
+typedef struct Flat { Arena *a; Weights *w; int cap, cap_objects; Str key; size_t n_bytes; /* of keys so far */ } Flat;
 
 static FileStr dup_str(Arena *a, const json_t *v) {
   return (FileStr){arena_dup_n(a, json_string_value(v), json_string_length(v)), json_string_length(v)};
@@ -52,14 +52,14 @@ static Err *take_key(Flat *f, const char **out) {
 
 static Err *flat_add(Flat *f, const json_t *v, char class, bool is_array) {
   size_t n = is_array ? json_array_size(v) : 1;
-  if (f->n >= KVS_MAX) return err_new(ERR_LIMIT, "more than %d values", KVS_MAX);
+  if (f->w->n_kvs >= KVS_MAX) return err_new(ERR_LIMIT, "more than %d values", KVS_MAX);
   FileKv kv = {.is_array = is_array, .n = n};
   TRY(take_key(f, &kv.key));
   kv.type = class == 's' ? FILE_STR : class == 'b' ? FILE_BOOL : class == 'i' ? FILE_I64 : FILE_F64;
   if (class == 's') kv.str = ARENA_ARRAY(f->a, FileStr, n);
   else kv.data = arena_alloc_array(f->a, n, file_types[kv.type].size);
   for (size_t i = 0; i < n; i++) put_value(f->a, &kv, class, i, is_array ? json_array_get(v, i) : v);
-  PUSH(f->a, f->kv, f->n, f->cap, kv);
+  PUSH(f->a, f->w->kv, f->w->n_kvs, f->cap, kv);
   return NULL;
 }
 
@@ -83,7 +83,7 @@ static Err *note_object(Flat *f, const json_t *v) {
   json_t *member;
   TRY(take_key(f, &o.key));
   json_object_foreach((json_t *)(uintptr_t)v, key, member) o.name[o.n++] = arena_dup(f->a, key);
-  PUSH(f->a, f->object, f->n_objects, f->cap_objects, o);
+  PUSH(f->a, f->w->object, f->w->n_objects, f->cap_objects, o);
   return NULL;
 }
 
@@ -91,32 +91,26 @@ static Err *note_object(Flat *f, const json_t *v) {
 static Err *flat_value(Flat *f, const json_t *v) {
   char class = json_is_array(v) ? class_of_array(v) : class_of(v);
   if (class != 'm') return flat_add(f, v, class, json_is_array(v));
+  if (json_is_null(v)) return NULL; /* as if it were not there */
   const char *key;
   json_t *member;
-  if (json_is_object(v) || json_is_array(v)) TRY(note_object(f, v));
-  if (json_is_object(v))
-    json_object_foreach((json_t *)(uintptr_t)v, key, member) TRY(flat_member(f, key, member));
+  TRY(note_object(f, v));
+  json_object_foreach((json_t *)(uintptr_t)v, key, member) TRY(flat_member(f, key, member));
   for (size_t i = 0; i < json_array_size(v); i++) {
     char number[24];
     snprintf(number, sizeof number, "%zu", i);
     TRY(flat_member(f, number, json_array_get(v, i)));
   }
-  return NULL; /* null: as if it were not there */
+  return NULL;
 }
 
-/* Adds the values of a JSON object to the view's metadata. */
+/* Adds the values of a JSON object to the view's metadata. Fails: the view has some of them. */
 static Err *add_json(Arena *a, Weights *w, const char *prefix, const json_t *v) {
-  Flat f = {.a = a, .kv = w->kv, .n = w->n_kvs, .cap = w->n_kvs, .object = w->object, .n_objects = w->n_objects, .cap_objects = w->n_objects};
+  Flat f = {.a = a, .w = w, .cap = w->n_kvs, .cap_objects = w->n_objects};
   if (!json_is_object(v)) return err_new(ERR_FORMAT, "is no JSON object");
   str_add(&f.key, prefix);
   Err *e = flat_value(&f, v);
   str_free(&f.key);
-  if (!e) {
-    w->kv = f.kv;
-    w->n_kvs = f.n;
-    w->object = f.object;
-    w->n_objects = f.n_objects;
-  }
   return e;
 }
 

@@ -191,30 +191,12 @@ static void check_says(Check *c, const SaysDecl *s) {
   for (int i = 0; i < s->n_values; i++) lang_check_int(c, s->value[i], "what a key says");
 }
 
-const char *lang_rule_name(RuleKind k) {
-  static const char *const name[] = {
-#define RULE(id, rank) #id,
-#include "lang/rules.def"
-#undef RULE
-  };
-  return name[k];
-}
-
-int lang_rule_rank(RuleKind k) {
-  static const uint8_t ranks[] = {
-#define RULE(id, rank) rank,
-#include "lang/rules.def"
-#undef RULE
-  };
-  return ranks[k];
-}
-
 static void check_rules(Check *c, const RulesDecl *r) {
   const char *star = strchr(r->key, '*');
   if (star && strchr(star + 1, '*')) lang_diag(c->x, r->loc, "\"%s\": more than one *", r->key);
   if (star && (star < r->key + 2 || star[-1] != '.' || (star[1] && star[1] != '.'))) lang_diag(c->x, r->loc, "\"%s\": * is a whole name here, not the first", r->key);
   for (int i = 0; i < r->n_forms; i++)
-    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rule_name(r->form[i].kind), lang_rule_name(r->form[i].kind));
+    if (r->form[i].spares && r->form[i].kind == RULE_class) lang_diag(c->x, r->loc, "not %s: of which %s a weight is, nobody here knows", lang_rules[RULE_class].name, lang_rules[RULE_class].name);
 }
 
 static void check_layout_text(Check *c, LayoutDecl *l) {
@@ -488,15 +470,18 @@ static void check_op(Check *c, OpDecl *o) {
   }
 }
 
-/* How an op is called: (x, w, most: i32 = 32) -> y */
+static void add_called(const Param *p, int n, Str *t) {
+  for (int i = 0; i < n; i++) str_addf(t, "%s%s: %s%s%s", i ? ", " : "", p[i].name, p[i].type.elt, p[i].type.n_dims ? "[..]" : "", p[i].deflt ? " = .." : "");
+}
+
+/* How an op is called: (x: f32[..], most: i32 = ..) -> y: f32[..] */
 static char *call_text(Check *c, const OpDecl *o) {
   Str t = {0};
-  for (int i = 0; i < o->n_params; i++) {
-    const Param *p = &o->param[i];
-    str_addf(&t, "%s%s: %s%s%s", i ? ", " : "(", p->name, p->type.elt, p->type.n_dims ? "[..]" : "", p->deflt ? " = .." : "");
-  }
-  for (int i = 0; i < o->n_results; i++) str_addf(&t, "%s%s: %s%s", i ? ", " : ") -> ", o->result[i].name, o->result[i].type.elt, o->result[i].type.n_dims ? "[..]" : "");
-  char *text = arena_dup(c->x->arena, t.p ? t.p : "");
+  str_add_c(&t, '(');
+  add_called(o->param, o->n_params, &t);
+  str_add(&t, ") -> ");
+  add_called(o->result, o->n_results, &t);
+  char *text = arena_dup(c->x->arena, t.p);
   str_free(&t);
   return text;
 }

@@ -444,8 +444,12 @@ static Ty check_int_literal(Check *c, const Expr *e) {
   return TY_INT;
 }
 
+void lang_check_f32(Check *c, Loc at, double v) {
+  if (!lang_scalar_holds(lang_scalar("f32"), v)) lang_diag(c->x, at, "this number is too large for a float of 32 bits");
+}
+
 static Ty check_float_literal(Check *c, const Expr *e) {
-  if (!c->in_hyper && !lang_scalar_holds(lang_scalar("f32"), e->fval)) lang_diag(c->x, e->loc, "this number is too large for a float of 32 bits");
+  if (!c->in_hyper) lang_check_f32(c, e->loc, e->fval);
   return TY_F32;
 }
 

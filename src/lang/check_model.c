@@ -142,7 +142,7 @@ static void check_otherwise(Check *c, const ModelDecl *m, const LayerDecl *l, co
   const Expr *e = t->otherwise;
   if (is_literal(e)) {
     const Expr *n = e->kind == EX_UNARY ? e->arg[0] : e;
-    if (n->kind == EX_FLOAT && !lang_scalar_holds(lang_scalar("f32"), n->fval)) lang_diag(c->x, e->loc, "this number is too large for a float of 32 bits");
+    if (n->kind == EX_FLOAT) lang_check_f32(c, e->loc, n->fval);
     return;
   }
   if (e->kind != EX_NAME) {

@@ -94,8 +94,8 @@ typedef enum RuleKind {
 } RuleKind;
 typedef struct RuleForm { RuleKind kind; bool spares; const char *prefix; } RuleForm; /* spares: what it fits is not of this layout */
 typedef struct RulesDecl { const char *key; Loc loc; RuleForm *form; int n_forms; } RulesDecl;
-const char *lang_rule_name(RuleKind k);
-int lang_rule_rank(RuleKind k);
+typedef struct LangRule { const char *name; int rank; } LangRule;
+extern const LangRule lang_rules[RULE_N_KINDS];
 enum { LAYOUT_MAX_PARTS = 16, LAYOUT_MAX_DIMS = 8, LAYOUT_MAX_NAMES = 16 }; /* tensors, dimensions of one, names of all dimensions */
 /* layout NAME [N, K] = "*.weight" { .. }: a weight whose elements several tensors of a checkpoint hold together. */
 typedef struct LayoutDecl {

@@ -1,4 +1,4 @@
-/* The language's tables as arrays: operators, reductions, scalar kinds, built-ins. Names in, rows out. */
+/* The language's tables as arrays: operators, reductions, scalar kinds, built-ins, kinds of rules. Names in, rows out. */
 #include <math.h>
 #include <string.h>
 #include <utf8proc.h>
@@ -85,6 +85,12 @@ const LangBuiltin *lang_builtin(const char *name, bool in_hyper) {
     if (!strcmp(lang_builtins[i].name, name) && (in_hyper || !lang_builtins[i].hyper_only)) return &lang_builtins[i];
   return NULL;
 }
+
+const LangRule lang_rules[] = {
+#define RULE(id, rank) {#id, rank},
+#include "lang/rules.def"
+#undef RULE
+};
 
 bool lang_is_variable_elt(const char *elt) {
   int32_t c = 0;

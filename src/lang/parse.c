@@ -505,14 +505,14 @@ static SaysDecl parse_says(Parser *p) {
 }
 
 static const char *rule_words(Arena *a) {
-  const char *s = lang_rule_name(0);
-  for (RuleKind k = 1; k < RULE_N_KINDS; k++) s = arena_printf(a, "%s%s%s", s, k + 1 < RULE_N_KINDS ? ", " : " or ", lang_rule_name(k));
+  const char *s = lang_rules[0].name;
+  for (RuleKind k = 1; k < RULE_N_KINDS; k++) s = arena_printf(a, "%s%s%s", s, k + 1 < RULE_N_KINDS ? ", " : " or ", lang_rules[k].name);
   return s;
 }
 
 static RuleForm parse_rule_form(Parser *p) {
   RuleForm f = {.spares = accept_word(p, "not")};
-  while (f.kind < RULE_N_KINDS && !accept_word(p, lang_rule_name(f.kind))) f.kind++;
+  while (f.kind < RULE_N_KINDS && !accept_word(p, lang_rules[f.kind].name)) f.kind++;
   if (f.kind == RULE_N_KINDS) {
     fail(p, rule_words(p->x->arena));
     f.kind = RULE_name;

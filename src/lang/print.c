@@ -205,7 +205,7 @@ static void print_layout(const LayoutDecl *l, Str *out) {
     str_add(out, " =");
     for (int k = 0; k < l->rule[i].n_forms; k++) {
       const RuleForm *f = &l->rule[i].form[k];
-      str_addf(out, "%s%s %s ", k ? " |" : "", f->spares ? " not" : "", lang_rule_name(f->kind));
+      str_addf(out, "%s%s %s ", k ? " |" : "", f->spares ? " not" : "", lang_rules[f->kind].name);
       print_string(f->prefix, out);
     }
     str_add_c(out, '\n');

@@ -104,6 +104,7 @@ void lang_check_model(Check *c, ModelDecl *m);
 Ty lang_check_expr(Check *c, Expr *e);
 void lang_check_int(Check *c, Expr *e, const char *what);    /* e must be an int */
 void lang_check_cond(Check *c, Expr *e);                     /* e must be a condition */
+void lang_check_f32(Check *c, Loc at, double v);             /* a literal that an f32 must hold */
 const Var *lang_var(const Check *c, const char *name);
 Var *lang_declare(Check *c, Var v);                          /* tells and still adds when the name is taken */
 Expr *lang_int(Check *c, int64_t v, Loc at);

@@ -329,8 +329,10 @@ void model_parts_rows(const PartsReader *r, const int32_t *map, int64_t first, i
       int64_t k = first + at + MIN(i, some - 1);
       row[i] = map ? map[k] : (int32_t)k;
     }
-    if (!model_parts_near(r->form, row)) some = 1; /* far apart: one at a time */
-    for (int i = 1; i < PACK_ROWS && some == 1; i++) row[i] = row[0];
+    if (!model_parts_near(r->form, row)) { /* one at a time */
+      some = 1;
+      for (int i = 1; i < PACK_ROWS; i++) row[i] = row[0];
+    }
     r->pack->entry(args, 0, 1, scratch);
     for (int64_t i = 0; i < some; i++)
       for (int64_t c = 0; c < K; c++) out[(at + i) * K + c] = v[c * PACK_ROWS + i];

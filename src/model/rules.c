@@ -96,19 +96,22 @@ static int64_t steps_of_text(const char *s) {
   return n + (wide ? n_ranges * WIDE_RANGE : 0);
 }
 
+/* Why PCRE2 could not compile an expression, or compare it with a name; NULL: compile. Its codes of the one are not those of the other. */
+static Err *fault_of(const RulesDecl *d, const Rule *r, const char *name, int code) {
+  PCRE2_UCHAR why[200] = "";
+  if (code == PCRE2_ERROR_HEAP_FAILED || code == PCRE2_ERROR_NOMEMORY) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
+  pcre2_get_error_message(code, why, sizeof why);
+  return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s'%s%s: %s", d->key, r->text, name ? " and " : "", name ? name : "", (const char *)why);
+}
+
 static Err *compile(RuleBook *b, const RulesDecl *d, Rule *r) {
   int code;
   PCRE2_SIZE at;
-  PCRE2_UCHAR why[200] = "";
   TRY(spend(b, d, steps_of_text(r->rest)));
   r->code = pcre2_compile((PCRE2_SPTR)r->rest, strlen(r->rest), PCRE2_ANCHORED | PCRE2_UTF | PCRE2_NEVER_BACKSLASH_C | PCRE2_AUTO_CALLOUT, &code, &at, b->compile);
-  if (r->code) {
-    r->each = steps_of_item(r);
-    return NULL;
-  }
-  if (code == PCRE2_ERROR_HEAP_FAILED) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
-  pcre2_get_error_message(code, why, sizeof why);
-  return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s': %s", d->key, r->text, (const char *)why);
+  if (!r->code) return fault_of(d, r, NULL, code);
+  r->each = steps_of_item(r);
+  return NULL;
 }
 
 /* The forms of the longest prefix that the text has. None: it is not about weights. */
@@ -201,7 +204,6 @@ static Err *fits_name(RuleBook *b, const RulesDecl *d, const Rule *r, const char
 }
 
 static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const char *name, bool *fits) {
-  PCRE2_UCHAR why[200] = "";
   TRY(spend(b, d, 8 * r->each + (int64_t)strlen(name) / 16));
   b->stop = MIN(b->n_steps + STEPS_MAX, ALL_STEPS_MAX);
   b->each = r->each;
@@ -209,11 +211,7 @@ static Err *fits_regex(RuleBook *b, const RulesDecl *d, const Rule *r, const cha
   TRY(spend(b, d, 0));
   if (rc == PCRE2_ERROR_CALLOUT || rc == PCRE2_ERROR_MATCHLIMIT || rc == PCRE2_ERROR_HEAPLIMIT)
     return err_new(ERR_LIMIT, "metadata %s: regular expression '%.200s' takes too long to compare with %s", d->key, r->text, name);
-  if (rc == PCRE2_ERROR_NOMEMORY) return err_new(ERR_LIMIT, "metadata %s: its regular expressions take more than %d MiB", d->key, CODE_BYTES_MAX >> 20);
-  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) {
-    pcre2_get_error_message(rc, why, sizeof why);
-    return err_new(ERR_FORMAT, "metadata %s: regular expression '%.200s' and %s: %s", d->key, r->text, name, (const char *)why);
-  }
+  if (rc < 0 && rc != PCRE2_ERROR_NOMATCH) return fault_of(d, r, name, rc);
   *fits = rc >= 0;
   return NULL;
 }
@@ -287,12 +285,12 @@ Err *model_rules_pick(HyperEnv *env, const RulesDecl *d, const char *weight, Pic
   p.said = l->said;
   for (int i = 0; i < l->n; i++) {
     const Rule *r = &l->rule[i];
-    int rank = lang_rule_rank(r->form->kind);
-    bool fits = false, again = rank == least && r->form->kind == RULE_class;
-    if (rank > least || (rank == least && !again)) continue;
+    int rank = lang_rules[r->form->kind].rank;
+    bool fits = false;
+    if (rank > least || (rank == least && r->form->kind != RULE_class)) continue;
     for (int k = 0; k < a.n && !fits; k++) TRY(fits_kind[r->form->kind](env->rules, d, r, a.name[k], &fits));
     if (!fits) continue;
-    if (!again) p.names.n = 0;
+    if (rank < least) p.names.n = 0;
     least = rank;
     best = r;
     if (p.names.n == MODEL_STEMS_MAX) return err_new(ERR_LIMIT, "metadata %s: more than %d names for * speak of %s", d->key, MODEL_STEMS_MAX, weight);

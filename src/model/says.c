@@ -66,11 +66,10 @@ static Err *check_key(HyperEnv *env, const SaysDecl *s, const FileKv *kv, Format
   return err_new(ERR_FORMAT, "metadata %s: %.9g, but the tensors say %lld", kv->key, num_float(said), (long long)first);
 }
 
-/* What the layout's rules pick, which tell which of the names of a key's * speak of the weight: they have the same up to it. NULL: any may. */
-static const Picked *ruled(const LayoutDecl *l, const Picked *picked, const char *key) {
+/* The rules of the layout that tell which of the names of a key's * speak of a weight: theirs is the same up to it. NULL: any may. */
+static const RulesDecl *rules_of(const LayoutDecl *l, const char *key) {
   const char *star = strchr(key, '*');
-  for (int i = 0; star && i < l->n_rules; i++)
-    if (strchr(l->rule[i].key, '*') && !strncmp(key, l->rule[i].key, (size_t)(star - key) + 1)) return &picked[i];
+  for (int i = 0; star && i < l->n_rules; i++) if (!strncmp(key, l->rule[i].key, (size_t)(star - key) + 1)) return &l->rule[i];
   return NULL;
 }
 
@@ -93,7 +92,8 @@ static Err *check_any(HyperEnv *env, const SaysDecl *s, const KvList *all, Forma
 static Err *check_line(HyperEnv *env, const LayoutDecl *l, const SaysDecl *s, const Picked *picked, FormatParts *fit) {
   KvList own = {0}, all = {0};
   for (int k = 0; k < s->n_keys; k++) {
-    const Picked *p = ruled(l, picked, s->key[k]);
+    const RulesDecl *r = rules_of(l, s->key[k]);
+    const Picked *p = r ? &picked[r - l->rule] : NULL;
     for (int i = 0; p && i < p->names.n; i++) {
       const FileKv *kv = hyper_kv(env, model_with_stem(env->arena, s->key[k], p->names.name[i]));
       if (kv) PUSH(env->arena, own.kv, own.n, own.cap, kv);
@@ -119,8 +119,9 @@ static Err *check_joint(HyperEnv *env, const LayoutDecl *l, const char *stem, Fo
 static Err *pick_rules(HyperEnv *env, const LayoutDecl *l, const char *weight, Picked *picked) {
   for (int i = 0; i < l->n_rules; i++) TRY(err_wrap(model_rules_pick(env, &l->rule[i], weight, &picked[i]), "layout %s", l->name));
   for (int i = 0; i < l->n_says; i++) {
-    const Picked *p = is_joint(&l->says[i]) ? ruled(l, picked, l->says[i].key[0]) : NULL;
-    if (p && p->said && !p->names.n) return err_new(ERR_FORMAT, "layout %s: metadata %s: nothing there speaks of %s, whose tensors lie here", l->name, l->rule[p - picked].key, weight);
+    const RulesDecl *r = rules_of(l, l->says[i].key[0]);
+    const Picked *p = r ? &picked[r - l->rule] : NULL;
+    if (p && p->said && !p->names.n) return err_new(ERR_FORMAT, "layout %s: metadata %s: nothing there speaks of %s, whose tensors lie here", l->name, r->key, weight);
   }
   return NULL;
 }
@@ -132,8 +133,8 @@ Err *model_says_check(HyperEnv *env, const LayoutDecl *l, const char *stem, Form
   Picked *picked = ARENA_ARRAY(env->arena, Picked, l->n_rules + 1);
   TRY(pick_rules(env, l, stem, picked));
   for (int i = 0; i < l->n_says; i++) {
-    const Picked *p = is_joint(&l->says[i]) ? ruled(l, picked, l->says[i].key[0]) : NULL;
-    if (p && p->said) all = p->names;
+    const RulesDecl *r = rules_of(l, l->says[i].key[0]);
+    if (r && picked[r - l->rule].said) all = picked[r - l->rule].names;
     else if (is_joint(&l->says[i])) add_stems(env, l->says[i].key[0], &all);
     else TRY(err_wrap(check_line(env, l, &l->says[i], picked, fit), "layout %s", l->name));
   }
@@ -179,9 +180,8 @@ static Err *check_stems(HyperEnv *env, const LayoutDecl *l, const char *key) {
   bool picks = false;
   add_stems(env, key, &stems);
   if (stems.n <= MODEL_STEMS_MAX) return NULL;
-  Picked *place = ARENA_ARRAY(env->arena, Picked, l->n_rules + 1);
-  const Picked *p = ruled(l, place, key);
-  if (p) TRY(err_wrap(model_rules_said(env, &l->rule[p - place], &picks), "layout %s", l->name));
+  const RulesDecl *r = rules_of(l, key);
+  if (r) TRY(err_wrap(model_rules_said(env, r, &picks), "layout %s", l->name));
   return picks ? NULL : err_new(ERR_LIMIT, "metadata %s: more than %d names for *", key, MODEL_STEMS_MAX);
 }
 
