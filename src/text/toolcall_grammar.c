@@ -295,7 +295,7 @@ static Err *calls_build(Calls *c) {
 }
 
 static Err *calls_of(const ToolForms *forms, const TextCallsOptions *o, Grammar **out) {
-  GrWork w = {arena_new("compile"), GR_BUDGET};
+  GrWork w = {.a = arena_new("compile"), .left = GR_BUDGET};
   Grammar *g = grammar_new();
   Calls calls = {.g = g, .w = &w, .o = o, .forms = forms, .many = o->many && !forms->is_single};
   Err *e = calls_build(&calls);
