@@ -52,35 +52,26 @@ static Err *refuse(const Parser *s, const char *what) {
 }
 static int peek(const Parser *s, int k) { return s->end - s->p > k ? (uint8_t)s->p[k] : -1; }
 
-static int hex_digits(const Parser *s, int at, int n, uint32_t *out) { /* n digits, or 0 */
-  uint32_t v = 0;
-  for (int i = 0; i < n; i++) {
-    int d = text_digit(peek(s, at + i));
-    if (d >= 16) return 0;
-    v = v << 4 | (uint32_t)d;
-  }
-  *out = v;
-  return n;
-}
-
 /* After \u: XXXX, a pair of surrogates, or {X..}. */
 static Err *parse_u(Parser *s, uint32_t *cp) {
-  uint32_t lo;
+  int64_t v, low;
   if (peek(s, 0) == '{') {
-    int n = 1;
-    uint32_t v = 0, d;
-    while (n < 9 && hex_digits(s, n, 1, &d)) { v = v << 4 | d; n++; }
-    if (n == 1 || peek(s, n) != '}' || v > SYM_MAX_CHAR) return fail(s, "\\u{..} needs a code point in hexadecimal");
-    s->p += n + 1;
-    *cp = v;
+    int n = 0;
+    while (n < 8 && text_digit(peek(s, n + 1)) < 16) n++;
+    v = n ? text_hex(s->p + 1, s->end, n) : -1;
+    if (v < 0 || peek(s, n + 1) != '}' || v > SYM_MAX_CHAR) return fail(s, "\\u{..} needs a code point in hexadecimal");
+    s->p += n + 2;
+    *cp = (uint32_t)v;
     return NULL;
   }
-  if (!hex_digits(s, 0, 4, cp)) return fail(s, "\\u needs four hexadecimal digits");
+  v = text_hex(s->p, s->end, 4);
+  if (v < 0) return fail(s, "\\u needs four hexadecimal digits");
   s->p += 4;
-  if (*cp >= 0xD800 && *cp < 0xDC00 && peek(s, 0) == '\\' && peek(s, 1) == 'u' && hex_digits(s, 2, 4, &lo) && lo >= 0xDC00 && lo < 0xE000) {
-    *cp = 0x10000 + ((*cp - 0xD800) << 10) + (lo - 0xDC00);
+  if (v >= 0xD800 && v < 0xDC00 && peek(s, 0) == '\\' && peek(s, 1) == 'u' && (low = text_hex(s->p + 2, s->end, 4)) >= 0xDC00 && low < 0xE000) {
+    v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
     s->p += 6;
   }
+  *cp = (uint32_t)v;
   return NULL;
 }
 
@@ -183,9 +174,10 @@ static Err *parse_escape(Parser *s, bool in_class, SymSet *set, bool *single, ui
   if (c == 'p' || c == 'P') { s->p++; *single = false; return parse_property(s, c == 'P', set); }
   if (c == 'u') { s->p++; return parse_u(s, cp); }
   if (c == 'x') {
-    s->p++;
-    if (!hex_digits(s, 0, 2, cp)) return fail(s, "\\x needs two hexadecimal digits");
+    int64_t v = text_hex(++s->p, s->end, 2);
+    if (v < 0) return fail(s, "\\x needs two hexadecimal digits");
     s->p += 2;
+    *cp = (uint32_t)v;
     return NULL;
   }
   if (c == 'c') {

@@ -25,6 +25,17 @@ int text_utf8_next_any(const char *p, const char *end, int32_t *cp) {
   return n;
 }
 
+int64_t text_hex(const char *p, const char *end, int n) {
+  int64_t v = 0;
+  if (end - p < n) return -1;
+  for (int i = 0; i < n; i++) {
+    int d = text_digit(p[i]);
+    if (d >= 16) return -1;
+    v = v << 4 | d;
+  }
+  return v;
+}
+
 int text_utf8_put(int32_t cp, char out[4]) {
   if (cp < 0x80) { out[0] = (char)cp; return 1; }
   if (cp < 0x800) { out[0] = (char)(0xC0 | cp >> 6); out[1] = (char)(0x80 | (cp & 63)); return 2; }
