@@ -242,13 +242,12 @@ int32_t text_char_read(const char *p, size_t n) {
 }
 
 int32_t text_char_join(int32_t a, int32_t b) {
-  Str apart = {0}, whole = {0};
-  if (text_char_is_still(b, FORM_NFC)) return -1; /* nearly all */
-  text_utf8_add(&apart, a);
-  text_utf8_add(&apart, b);
-  text_normal_form(apart.p, apart.n, FORM_NFC, &whole);
+  char apart[8];
+  Str whole = {0};
+  int n = text_utf8_put(a, apart);
+  n += text_utf8_put(b, apart + n);
+  text_normal_form(apart, (size_t)n, FORM_NFC, &whole);
   int32_t c = text_char_read(whole.p, whole.n);
-  str_free(&apart);
   str_free(&whole);
   return c;
 }
