@@ -12,16 +12,15 @@ static void print_ids(Str *out, const TextIds *ids, bool json) {
   str_add(out, json ? "]\n" : "\n");
 }
 
-static Err *write_out(Str *s, FILE *out) {
+Err *text_write_out(const Str *s, FILE *out) {
   bool ok = (!s->n || fwrite(s->p, 1, s->n, out) == s->n) && !fflush(out);
-  Err *e = ok ? NULL : err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
-  str_free(s);
-  return e;
+  return ok ? NULL : err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
 }
 
 /* Lines before a bad one are good: they are written, and then the error is told. */
 static Err *write_done(Str *s, FILE *out, Err *e) {
-  Err *failed = write_out(s, out);
+  Err *failed = text_write_out(s, out);
+  str_free(s);
   if (!e) return failed;
   err_free(failed);
   return e;
@@ -205,7 +204,7 @@ Err *text_cmd_render(const TextRenderOptions *o, FILE *out) {
   if (!e) e = os_read_input(json_path, MAX_INPUT, &json);
   if (!e) e = text_template_parse(a, src.p ? src.p : "", src.n, &t);
   if (!e) e = (o->request_path ? text_template_chat_text : text_template_render_text)(t, json.p ? json.p : "", json.n, &now, &text);
-  if (!e) e = write_out(&text, out);
+  if (!e) e = text_write_out(&text, out);
   str_free(&src);
   str_free(&json);
   str_free(&text);

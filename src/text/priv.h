@@ -372,4 +372,6 @@ Val text_lower_if_str(Render *r, Val v);
 Val text_attr_path(Render *r, Val item, Val path, const Val *otherwise); /* the attribute of map, sort, groupby: "a.b.0" */
 Val text_to_str(Render *r, Val v);                                 /* str() */
 Val text_soft_str(Render *r, Val v);                               /* str() that keeps Markup */
+/* cmd.c */
+Err *text_write_out(const Str *s, FILE *out);                  /* all of a command's answer: standard output */
 #endif
