@@ -12,16 +12,15 @@ static void print_ids(Str *out, const TextIds *ids, bool json) {
   str_add(out, json ? "]\n" : "\n");
 }
 
-static Err *write_out(Str *s, FILE *out) {
+Err *text_write_out(const Str *s, FILE *out) {
   bool ok = (!s->n || fwrite(s->p, 1, s->n, out) == s->n) && !fflush(out);
-  Err *e = ok ? NULL : err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
-  str_free(s);
-  return e;
+  return ok ? NULL : err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
 }
 
 /* Lines before a bad one are good: they are written, and then the error is told. */
 static Err *write_done(Str *s, FILE *out, Err *e) {
-  Err *failed = write_out(s, out);
+  Err *failed = text_write_out(s, out);
+  str_free(s);
   if (!e) return failed;
   err_free(failed);
   return e;
@@ -118,17 +117,15 @@ Err *text_cmd_tokenize(const TextTokenizeOptions *o, FILE *in, FILE *out) {
 
 /* Whether a line is a JSON array of whole numbers and nothing else: a program wrote it, and where it is broken ids are missing. */
 static Err *array_check(const char *p, size_t n) {
-  size_t i = 0;
-  char want = '['; /* '0': a number or, at the beginning, the end; ',': a comma or the end */
-  bool first = true;
-  for (; i < n; i++) {
+  char want = '['; /* '1': a number or the end; '0': a number; ',': a comma or the end */
+  for (size_t i = 0; i < n; i++) {
     if (strchr(" \t\r", p[i]) && p[i]) continue;
-    if (want == '[' && p[i] == '[') want = '0';
-    else if (want == '0' && p[i] >= '0' && p[i] <= '9') {
+    if (want == '[' && p[i] == '[') want = '1';
+    else if ((want == '0' || want == '1') && p[i] >= '0' && p[i] <= '9') {
       while (i + 1 < n && p[i + 1] >= '0' && p[i + 1] <= '9') i++;
-      want = ',', first = false;
+      want = ',';
     } else if (want == ',' && p[i] == ',') want = '0';
-    else if ((want == ',' || (want == '0' && first)) && p[i] == ']') want = 'e';
+    else if ((want == ',' || want == '1') && p[i] == ']') want = 'e';
     else return err_new(ERR_FORMAT, "byte %zu is 0x%02x, expected an array of token ids: [1, 2, 3]", i, (unsigned char)p[i]);
   }
   return want == 'e' ? NULL : err_new(ERR_FORMAT, want == '[' ? "is blank, expected an array of token ids: no ids are []" : "ends inside an array of token ids, expected ']'");
@@ -205,7 +202,7 @@ Err *text_cmd_render(const TextRenderOptions *o, FILE *out) {
   if (!e) e = os_read_input(json_path, MAX_INPUT, &json);
   if (!e) e = text_template_parse(a, src.p ? src.p : "", src.n, &t);
   if (!e) e = (o->request_path ? text_template_chat_text : text_template_render_text)(t, json.p ? json.p : "", json.n, &now, &text);
-  if (!e) e = write_out(&text, out);
+  if (!e) e = text_write_out(&text, out);
   str_free(&src);
   str_free(&json);
   str_free(&text);

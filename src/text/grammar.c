@@ -731,7 +731,7 @@ static Err *regex_rule(Grammar *g, GrWork *w, const char *re, size_t n) {
 }
 
 Err *grammar_from_regex(const char *re, size_t n, Grammar **out) {
-  GrWork w = {arena_new("compile"), GR_BUDGET};
+  GrWork w = {.a = arena_new("compile"), .left = GR_BUDGET};
   Grammar *g = grammar_new();
   Err *e = regex_rule(g, &w, re, n);
   arena_free(w.a);

@@ -323,7 +323,7 @@ static Err *compile(Grammar *g, Gbnf *s) {
 }
 
 Err *grammar_from_gbnf(const char *text, size_t n, Grammar **out) {
-  GrWork w = {arena_new("compile"), GR_BUDGET};
+  GrWork w = {.a = arena_new("compile"), .left = GR_BUDGET};
   Gbnf s = {.w = &w, .p = text, .start = text, .end = text + n};
   Grammar *g = grammar_new();
   Err *e = parse(&s);

@@ -7,7 +7,8 @@
 enum { SYM_MAX_CHAR = 0x10FFFF, SYM_BEGIN = 0x110000, SYM_END = 0x110001, SYM_CALL = 0x200000 };
 
 /* Everything one compile allocates and spends. The budget bounds time and memory together: every state, edge and step costs. */
-typedef struct GrWork { Arena *a; int64_t left; } GrWork;
+typedef struct GrProperty GrProperty;                        /* regex.c */
+typedef struct GrWork { Arena *a; int64_t left; GrProperty *properties; } GrWork; /* properties: of Unicode, those that were made so far */
 enum { GR_BUDGET = 40000000, GR_NEST_MAX = 200, GR_NFA_MAX = 400000, GR_DFA_MAX = 60000 };
 Err *grammar_work_spend(GrWork *w, int64_t n);               /* ERR_LIMIT when the budget is gone */
 

@@ -633,14 +633,22 @@ static Err *open_spm(Arena *tmp, const char *text, size_t n_text, TextVocab **ou
   return text_vocab_new(&src, out);
 }
 
-/* Byte ranks: a merge happens where the join is a token, the lowest rank first. */
-static Err *rank_token(TextVocab *v, int64_t id, const uint8_t *p, size_t n, uint32_t rank) {
-  if (id < 0 || id >= v->n_tokens) return err_new(ERR_FORMAT, "token id %lld, expected below %d", (long long)id, v->n_tokens);
-  Tok *t = &v->tok[id];
-  if (t->in_model) return err_new(ERR_FORMAT, "rank %u is there twice", rank);
-  *t = (Tok){.text = arena_dup_n(v->arena, (const char *)p, n), .n_text = (uint32_t)n, .rank = rank, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
+/* Byte ranks: a merge happens where the join is a token, the lowest rank first. first: the id of rank 0. */
+static Err *rank_token(TextVocab *v, int first, int64_t rank, const uint8_t *p, size_t n) {
+  int last = v->n_tokens - 1 - first;
+  if (rank < 0 || rank > last) return err_new(ERR_FORMAT, "rank %lld, expected 0 to %d", (long long)rank, last);
+  Tok *t = &v->tok[first + rank];
+  if (t->in_model) return err_new(ERR_FORMAT, "rank %lld is there twice", (long long)rank);
+  *t = (Tok){.text = arena_dup_n(v->arena, (const char *)p, n), .n_text = (uint32_t)n, .rank = (uint32_t)rank, .type = TEXT_TOKEN_NORMAL, .in_model = true, .byte = -1};
   t->piece = t->text;
   t->n_piece = t->n_text;
+  return NULL;
+}
+
+static Err *finish_ranks(TextVocab *v) {
+  TRY(text_vocab_finish(v));
+  for (int b = 0; b < 256; b++) /* else text would be lost without a word */
+    if (v->byte_id[b] < 0) return err_new(ERR_FORMAT, "no rank for the byte 0x%02x, so not every text has ids: expected all 256 bytes", (unsigned)b);
   return NULL;
 }
 
@@ -679,14 +687,14 @@ static Err *fill_tekken(TextVocab *v, Arena *tmp, Val root, int n_special) {
     uint8_t *b;
     size_t n;
     if (!b64 || b64->kind != V_STR || !base64(tmp, b64->u.s->p, b64->u.s->n, &b, &n)) return err_new(ERR_FORMAT, "vocab: entry %d without token_bytes", i);
-    TRY(rank_token(v, n_special + int_of(vocab->u.l->items[i], "rank", i), b, n, (uint32_t)i));
+    TRY(err_wrap(rank_token(v, n_special, int_of(vocab->u.l->items[i], "rank", i), b, n), "vocab: entry %d", i));
   }
   v->unk = -1;
   v->bos = n_special > 1 ? 1 : -1;
   v->eos = n_special > 2 ? 2 : -1;
   v->prefix = ARENA_ARRAY(v->arena, int32_t, 1);
   if (v->bos >= 0) v->prefix[v->n_prefix++] = v->bos;
-  return text_vocab_finish(v);
+  return finish_ranks(v);
 }
 
 static Err *open_tekken(Arena *tmp, Val root, TextVocab **out) {
@@ -739,16 +747,13 @@ static Err *fill_tiktoken(TextVocab *v, Arena *tmp, const char *path, const char
     uint8_t *b;
     size_t n;
     if (stop > p) {
-      int64_t id;
-      if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n) || !rank_of(sp, stop, &id)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
-      TRY(err_wrap(rank_token(v, id, b, n, (uint32_t)id), "line %d", line + 1));
+      int64_t rank;
+      if (!sp || !base64(tmp, p, (size_t)(sp - p), &b, &n) || !rank_of(sp, stop, &rank)) return err_new(ERR_FORMAT, "line %d: expected base64 and a rank", line + 1);
+      TRY(err_wrap(rank_token(v, 0, rank, b, n), "line %d", line + 1));
     }
     p = stop + 1;
   }
-  TRY(text_vocab_finish(v));
-  for (int b = 0; b < 256; b++) /* else text would be lost without a word */
-    if (v->byte_id[b] < 0) return err_new(ERR_FORMAT, "no rank for the byte 0x%02x, so not every text has ids: expected all 256 bytes", (unsigned)b);
-  return NULL;
+  return finish_ranks(v);
 }
 
 static Err *open_tiktoken(Arena *tmp, const char *path, const char *text, size_t n_text, TextVocab **out) {

@@ -22,28 +22,16 @@ static void skip(Reader *r) {
   while (r->p < r->end && (*r->p == ' ' || *r->p == '\n' || *r->p == '\t' || *r->p == '\r')) r->p++;
 }
 
-static bool hex4(const char *p, const char *end, int32_t *out) {
-  if (end - p < 4) return false;
-  int32_t v = 0;
-  for (int i = 0; i < 4; i++) {
-    int d = text_digit(p[i]);
-    if (d >= 16) return false;
-    v = v * 16 + d;
-  }
-  *out = v;
-  return true;
-}
-
 static Err *escape(Reader *r, char **w) {
   if (r->p >= r->end) return bad(r, "string without end");
   char c = *r->p++;
   static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
   const char *hit = c ? strchr(from, c) : NULL;
   if (hit) { *(*w)++ = to[hit - from]; return NULL; }
-  int32_t cp, low;
-  if (c != 'u' || !hex4(r->p, r->end, &cp)) return bad(r, "bad escape");
+  int32_t cp = c == 'u' ? (int32_t)text_hex(r->p, r->end, 4) : -1, low;
+  if (cp < 0) return bad(r, "bad escape");
   r->p += 4;
-  if (cp >= 0xD800 && cp < 0xDC00 && r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' && hex4(r->p + 2, r->end, &low) && low >= 0xDC00 && low < 0xE000) {
+  if (cp >= 0xD800 && cp < 0xDC00 && r->end - r->p >= 6 && r->p[0] == '\\' && r->p[1] == 'u' && (low = (int32_t)text_hex(r->p + 2, r->end, 4)) >= 0xDC00 && low < 0xE000) {
     cp = 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
     r->p += 6;
   }

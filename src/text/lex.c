@@ -216,16 +216,6 @@ static Err *lex_number(Lexer *l) {
   return NULL;
 }
 
-static bool hex_escape(const char **p, const char *end, int n, int32_t *cp) {
-  uint32_t v = 0; /* at most 8 digits */
-  for (int i = 0; i < n; i++, ++*p) {
-    if (*p >= end || text_digit(**p) >= 16) return false;
-    v = v * 16 + (uint32_t)text_digit(**p);
-  }
-  *cp = v <= 0x10FFFF ? (int32_t)v : 0;
-  return v <= 0x10FFFF;
-}
-
 /* Python's escapes; what is no escape keeps its backslash. */
 static Err *unescape(Lexer *l, const char *p, const char *end, Str *out) {
   static const char from[] = "\\'\"abfnrtv", to[] = "\\'\"\a\b\f\n\r\t\v";
@@ -241,7 +231,11 @@ static Err *unescape(Lexer *l, const char *p, const char *end, Str *out) {
       cp = c - '0';
       for (int i = 0; i < 2 && p < end && *p >= '0' && *p <= '7'; i++) cp = cp * 8 + (*p++ - '0');
     } else if (c == 'x' || c == 'u' || c == 'U') {
-      if (!hex_escape(&p, end, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp)) return bad(l, "truncated \\ escape");
+      int n = c == 'x' ? 2 : c == 'u' ? 4 : 8;
+      int64_t v = text_hex(p, end, n);
+      if (v < 0 || v > 0x10FFFF) return bad(l, "truncated \\ escape");
+      cp = (int32_t)v;
+      p += n;
     } else if (c == 'N') {
       return bad(l, "\\N escapes are not known here");
     } else {

@@ -17,6 +17,7 @@ static inline int text_utf8_next(const char *p, const char *end, int32_t *cp) {
 }
 /* What a digit stands for in bases up to 36; 99: it is none. */
 static inline int text_digit(int c) { return c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'z' ? (c | 32) - 'a' + 10 : 99; }
+int64_t text_hex(const char *p, const char *end, int n);           /* the number of n hexadecimal digits, at most 8; -1: they are not all there */
 int text_utf8_put(int32_t cp, char out[4]);                       /* bytes written */
 void text_utf8_add(Str *s, int32_t cp);
 size_t text_utf8_count(const char *p, size_t n);                  /* characters; a broken byte counts as one */
@@ -371,4 +372,6 @@ Val text_lower_if_str(Render *r, Val v);
 Val text_attr_path(Render *r, Val item, Val path, const Val *otherwise); /* the attribute of map, sort, groupby: "a.b.0" */
 Val text_to_str(Render *r, Val v);                                 /* str() */
 Val text_soft_str(Render *r, Val v);                               /* str() that keeps Markup */
+/* cmd.c */
+Err *text_write_out(const Str *s, FILE *out);                  /* all of a command's answer: standard output */
 #endif

@@ -42,7 +42,6 @@ Re *grammar_re_text(GrWork *w, const char *utf8, size_t n) {
   return re;
 }
 
-enum { SCRIPT_WORK = 30000 };
 typedef struct Parser { GrWork *w; const char *start, *p, *end; int depth; } Parser;
 
 static Err *fail(const Parser *s, const char *what) {
@@ -53,35 +52,26 @@ static Err *refuse(const Parser *s, const char *what) {
 }
 static int peek(const Parser *s, int k) { return s->end - s->p > k ? (uint8_t)s->p[k] : -1; }
 
-static int hex_digits(const Parser *s, int at, int n, uint32_t *out) { /* n digits, or 0 */
-  uint32_t v = 0;
-  for (int i = 0; i < n; i++) {
-    int d = text_digit(peek(s, at + i));
-    if (d >= 16) return 0;
-    v = v << 4 | (uint32_t)d;
-  }
-  *out = v;
-  return n;
-}
-
 /* After \u: XXXX, a pair of surrogates, or {X..}. */
 static Err *parse_u(Parser *s, uint32_t *cp) {
-  uint32_t lo;
+  int64_t v, low;
   if (peek(s, 0) == '{') {
-    int n = 1;
-    uint32_t v = 0, d;
-    while (n < 9 && hex_digits(s, n, 1, &d)) { v = v << 4 | d; n++; }
-    if (n == 1 || peek(s, n) != '}' || v > SYM_MAX_CHAR) return fail(s, "\\u{..} needs a code point in hexadecimal");
-    s->p += n + 1;
-    *cp = v;
+    int n = 0;
+    while (n < 8 && text_digit(peek(s, n + 1)) < 16) n++;
+    v = n ? text_hex(s->p + 1, s->end, n) : -1;
+    if (v < 0 || peek(s, n + 1) != '}' || v > SYM_MAX_CHAR) return fail(s, "\\u{..} needs a code point in hexadecimal");
+    s->p += n + 2;
+    *cp = (uint32_t)v;
     return NULL;
   }
-  if (!hex_digits(s, 0, 4, cp)) return fail(s, "\\u needs four hexadecimal digits");
+  v = text_hex(s->p, s->end, 4);
+  if (v < 0) return fail(s, "\\u needs four hexadecimal digits");
   s->p += 4;
-  if (*cp >= 0xD800 && *cp < 0xDC00 && peek(s, 0) == '\\' && peek(s, 1) == 'u' && hex_digits(s, 2, 4, &lo) && lo >= 0xDC00 && lo < 0xE000) {
-    *cp = 0x10000 + ((*cp - 0xD800) << 10) + (lo - 0xDC00);
+  if (v >= 0xD800 && v < 0xDC00 && peek(s, 0) == '\\' && peek(s, 1) == 'u' && (low = text_hex(s->p + 2, s->end, 4)) >= 0xDC00 && low < 0xE000) {
+    v = 0x10000 + ((v - 0xD800) << 10) + (low - 0xDC00);
     s->p += 6;
   }
+  *cp = (uint32_t)v;
   return NULL;
 }
 
@@ -97,27 +87,48 @@ static unsigned category(const char *name) {
   return 0;
 }
 
-static Err *add_category(Parser *s, const char *name, SymSet *set) {
+/* Names of properties that have values; what stands in braces without one is a category or a script. */
+typedef enum PropertyKind { OF_CATEGORY, OF_SCRIPT, OF_EXTENSIONS } PropertyKind;
+static const struct { const char *name; PropertyKind kind; } properties[] = {
+  {"General_Category=", OF_CATEGORY}, {"gc=", OF_CATEGORY}, {"Script=", OF_SCRIPT}, {"sc=", OF_SCRIPT}, {"Script_Extensions=", OF_EXTENSIONS}, {"scx=", OF_EXTENSIONS},
+};
+static const int property_work[] = {[OF_CATEGORY] = 20000, [OF_SCRIPT] = 30000, [OF_EXTENSIONS] = 30000};
+
+/* Made once for a compile: each asks about every code point, and a schema has the same ones in many patterns. */
+struct GrProperty { PropertyKind kind; const char *value; SymSet set; GrProperty *next; };
+
+static bool category_set(GrWork *w, const char *name, SymSet *set) {
   unsigned bits = category(name);
-  if (!bits) return refuse(s, "this Unicode property");
-  TRY(grammar_work_spend(s->w, 20000));
-  for (int32_t cp = 0, from = -1; cp <= SYM_MAX_CHAR + 1; cp++) {
+  for (int32_t cp = 0, from = -1; bits && cp <= SYM_MAX_CHAR + 1; cp++) {
     bool in = cp <= SYM_MAX_CHAR && (bits >> text_char_category(cp) & 1);
     if (in && from < 0) from = cp;
-    if (!in && from >= 0) { grammar_set_add(s->w, set, (uint32_t)from, (uint32_t)cp - 1); from = -1; }
+    if (!in && from >= 0) { grammar_set_add(w, set, (uint32_t)from, (uint32_t)cp - 1); from = -1; }
   }
+  return bits;
+}
+
+static Err *property(Parser *s, PropertyKind kind, const char *value, SymSet *out) {
+  GrProperty *p = s->w->properties;
+  TRY(grammar_work_spend(s->w, property_work[kind]));
+  while (p && (p->kind != kind || strcmp(p->value, value))) p = p->next;
+  if (!p) {
+    SymSet set = {0};
+    if (!(kind == OF_CATEGORY ? category_set(s->w, value, &set) : grammar_script(s->w, value, kind == OF_EXTENSIONS, &set))) return refuse(s, "this Unicode property");
+    p = ARENA_NEW(s->w->a, GrProperty);
+    *p = (GrProperty){kind, arena_dup(s->w->a, value), set, s->w->properties};
+    s->w->properties = p;
+  }
+  *out = p->set;
   return NULL;
 }
 
-static Err *add_script(Parser *s, const char *name, bool extensions, SymSet *set) {
-  TRY(grammar_work_spend(s->w, SCRIPT_WORK));
-  return grammar_script(s->w, name, extensions, set) ? NULL : refuse(s, "this Unicode property");
+static void ranges_add(GrWork *w, SymSet *to, const SymRange *r, int n, bool negated) {
+  SymSet own = {0};
+  for (int i = 0; i < n; i++) grammar_set_add(w, negated ? &own : to, r[i].lo, r[i].hi);
+  if (!negated) return;
+  grammar_set_invert(w, &own);
+  ranges_add(w, to, own.r, own.n, false);
 }
-
-/* Names of properties that have values; what stands in braces without one is a category or a script. */
-static const struct { const char *name; enum { OF_CATEGORY, OF_SCRIPT, OF_EXTENSIONS } kind; } properties[] = {
-  {"General_Category=", OF_CATEGORY}, {"gc=", OF_CATEGORY}, {"Script=", OF_SCRIPT}, {"sc=", OF_SCRIPT}, {"Script_Extensions=", OF_EXTENSIONS}, {"scx=", OF_EXTENSIONS},
-};
 
 /* \p{Name}, \p{General_Category=Name}, \p{Script=Name}, \P{..}; s->p stands at the brace. */
 static Err *parse_property(Parser *s, bool negated, SymSet *set) {
@@ -128,8 +139,7 @@ static Err *parse_property(Parser *s, bool negated, SymSet *set) {
   for (p++; p < s->end && *p != '}' && n + 1 < sizeof name; p++) name[n++] = *p;
   if (p == s->end || *p != '}') return fail(s, "\\p needs {a property}");
   name[n] = 0;
-  SymSet own = {0};
-  int kind = category(name) ? OF_CATEGORY : OF_SCRIPT;
+  PropertyKind kind = category(name) ? OF_CATEGORY : OF_SCRIPT;
   for (size_t i = 0; i < COUNT_OF(properties); i++) {
     size_t k = strlen(properties[i].name);
     if (strncmp(name, properties[i].name, k)) continue;
@@ -137,11 +147,12 @@ static Err *parse_property(Parser *s, bool negated, SymSet *set) {
     value = name + k;
   }
   if (value == name && strchr(name, '=')) return refuse(s, "a property other than General_Category, Script and Script_Extensions");
-  if (!strcmp(name, "ASCII") || !strcmp(name, "Any")) grammar_set_add(s->w, &own, 0, name[1] == 'S' ? 0x7F : SYM_MAX_CHAR);
-  else TRY(kind == OF_CATEGORY ? add_category(s, value, &own) : add_script(s, value, kind == OF_EXTENSIONS, &own));
+  bool ascii = !strcmp(name, "ASCII");
+  SymRange all = {0, ascii ? 0x7F : SYM_MAX_CHAR};
+  SymSet own = {&all, 1, 1};
+  if (!ascii && strcmp(name, "Any")) TRY(property(s, kind, value, &own));
   s->p = p + 1;
-  if (negated) grammar_set_invert(s->w, &own);
-  for (int i = 0; i < own.n; i++) grammar_set_add(s->w, set, own.r[i].lo, own.r[i].hi);
+  ranges_add(s->w, set, own.r, own.n, negated);
   return NULL;
 }
 
@@ -151,10 +162,7 @@ static void add_shorthand(Parser *s, int c, SymSet *set) {
   int kind = c | 32;
   const SymRange *r = kind == 'd' ? digit : kind == 'w' ? word : space;
   size_t n = kind == 'd' ? COUNT_OF(digit) : kind == 'w' ? COUNT_OF(word) : COUNT_OF(space);
-  SymSet own = {0};
-  for (size_t i = 0; i < n; i++) grammar_set_add(s->w, &own, r[i].lo, r[i].hi);
-  if (c < 'a') grammar_set_invert(s->w, &own);
-  for (int i = 0; i < own.n; i++) grammar_set_add(s->w, set, own.r[i].lo, own.r[i].hi);
+  ranges_add(s->w, set, r, (int)n, c < 'a');
 }
 
 /* After a backslash. Either one code point (*single) or a set added to set. */
@@ -166,9 +174,10 @@ static Err *parse_escape(Parser *s, bool in_class, SymSet *set, bool *single, ui
   if (c == 'p' || c == 'P') { s->p++; *single = false; return parse_property(s, c == 'P', set); }
   if (c == 'u') { s->p++; return parse_u(s, cp); }
   if (c == 'x') {
-    s->p++;
-    if (!hex_digits(s, 0, 2, cp)) return fail(s, "\\x needs two hexadecimal digits");
+    int64_t v = text_hex(++s->p, s->end, 2);
+    if (v < 0) return fail(s, "\\x needs two hexadecimal digits");
     s->p += 2;
+    *cp = (uint32_t)v;
     return NULL;
   }
   if (c == 'c') {

@@ -151,7 +151,7 @@ typedef struct TextCallsOptions {
 /* Fails: ERR_UNSUPPORTED (naming what calls of this template cannot hold), ERR_USAGE (no such tool), and as schemas do. */
 Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out);
 /* The same where flags have GRAMMAR_RELAX: of tools whose schema is too large or no schema, the parameters that are not at fault are enforced. told: a
-   line for each tool. */
+   line for each tool; NULL: tools are taken as they are. */
 Err *text_chat_calls_relaxed(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told);
 /* The prompt. A conversation the template refuses is tried again in milder forms: tools with empty descriptions where they have none, late system texts as user texts, then all system texts
    in front of the first user text, then neighbours of one role joined. user: NULL, or whose the bytes are, as text_template_chat_marked says:

@@ -1,8 +1,8 @@
 /* Body of `lumen parse`: a reply on a stream in, its events or the whole message out, one JSON text a line. */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "base/json.h"
+#include "text/priv.h"
 #include "text/reply.h"
 
 enum { MAX_INPUT = 1 << 28 };
@@ -77,8 +77,7 @@ Err *text_cmd_parse(const TextParseOptions *o, FILE *in, FILE *out) {
   if (!e) {
     if (!template.p) str_add(&template, "");
     parse(o, &template, tools, &input, &p);
-    bool ok = !p.out.n || fwrite(p.out.p, 1, p.out.n, out) == p.out.n;
-    if (!ok || fflush(out)) e = err_new(ERR_IO, "standard output: cannot be written: %s", strerror(errno));
+    e = text_write_out(&p.out, out);
   }
   text_collect_free(&p.collect);
   str_free(&p.out);

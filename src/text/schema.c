@@ -680,7 +680,7 @@ Err *grammar_args_rule(Grammar *g, GrWork *w, const json_t *schema, unsigned fla
 }
 
 Err *grammar_from_schema(const json_t *schema, unsigned flags, Grammar **out) {
-  GrWork w = {arena_new("compile"), GR_BUDGET};
+  GrWork w = {.a = arena_new("compile"), .left = GR_BUDGET};
   Grammar *g = grammar_new();
   Err *e = grammar_schema_rule(g, &w, schema, flags, &g->root);
   if (!e) e = grammar_finish(g, &w);

@@ -2,7 +2,6 @@
    table of its borders, so a byte costs the number of texts, not their lengths. */
 #include <stdlib.h>
 #include <string.h>
-#include "text/priv.h"
 #include "text/reply.h"
 
 /* The next number of matched bytes of stop text i after n of them and byte c. */
@@ -14,9 +13,9 @@ static int matched(const TextStops *s, int i, int n, char c) {
 Err *text_stops_init(TextStops *s, const char *const *stop, int n) {
   if (n > TEXT_STOP_MAX) return err_new(ERR_LIMIT, "%d stop texts, at most %d are taken", n, TEXT_STOP_MAX);
   for (int i = 0; i < n; i++) {
-    size_t k = strlen(stop[i]);
+    size_t k = strlen(stop[i]), valid = text_utf8_valid(stop[i], k);
     if (!k) return err_new(ERR_USAGE, "stop text %d is empty", i + 1);
-    if (text_utf8_valid(stop[i], k) != k) return err_new(ERR_USAGE, "stop text %d is no UTF-8, so no answer can have it: byte %zu is 0x%02x", i + 1, text_utf8_valid(stop[i], k), (unsigned char)stop[i][text_utf8_valid(stop[i], k)]);
+    if (valid != k) return err_new(ERR_USAGE, "stop text %d is no UTF-8, so no answer can have it: byte %zu is 0x%02x", i + 1, valid, (unsigned char)stop[i][valid]);
     if (k > TEXT_STOP_MAX_BYTES) return err_new(ERR_LIMIT, "stop text %d has %zu bytes, at most %d are taken", i + 1, k, TEXT_STOP_MAX_BYTES);
   }
   *s = (TextStops){.n = n, .hit = -1};

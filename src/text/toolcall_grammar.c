@@ -295,7 +295,7 @@ static Err *calls_build(Calls *c) {
 }
 
 static Err *calls_of(const ToolForms *forms, const TextCallsOptions *o, Grammar **out) {
-  GrWork w = {arena_new("compile"), GR_BUDGET};
+  GrWork w = {.a = arena_new("compile"), .left = GR_BUDGET};
   Grammar *g = grammar_new();
   Calls calls = {.g = g, .w = &w, .o = o, .forms = forms, .many = o->many && !forms->is_single};
   Err *e = calls_build(&calls);
@@ -371,18 +371,16 @@ static Err *calls_relaxed(const ToolForms *forms, const TextCallsOptions *o, Err
   return e ? first : NULL;
 }
 
-/* told NULL: tools are taken as they are. */
-static Err *chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) {
+Err *text_chat_calls_relaxed(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) {
   Arena *a = arena_new("forms of calls");
   ToolForms forms = {0};
   Err *e = tool_forms_find(a, c, &forms);
   if (!e) {
     e = calls_of(&forms, o, out);
-    if (e && told) e = calls_relaxed(&forms, o, e, out, told);
+    if (e && told && o->flags & GRAMMAR_RELAX) e = calls_relaxed(&forms, o, e, out, told);
   }
   arena_free(a);
   return e;
 }
 
-Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out) { return chat_calls(c, o, out, NULL); }
-Err *text_chat_calls_relaxed(const TextChat *c, const TextCallsOptions *o, Grammar **out, Str *told) { return chat_calls(c, o, out, o->flags & GRAMMAR_RELAX ? told : NULL); }
+Err *text_chat_calls(const TextChat *c, const TextCallsOptions *o, Grammar **out) { return text_chat_calls_relaxed(c, o, out, NULL); }

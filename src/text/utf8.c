@@ -25,6 +25,17 @@ int text_utf8_next_any(const char *p, const char *end, int32_t *cp) {
   return n;
 }
 
+int64_t text_hex(const char *p, const char *end, int n) {
+  int64_t v = 0;
+  if (end - p < n) return -1;
+  for (int i = 0; i < n; i++) {
+    int d = text_digit(p[i]);
+    if (d >= 16) return -1;
+    v = v << 4 | d;
+  }
+  return v;
+}
+
 int text_utf8_put(int32_t cp, char out[4]) {
   if (cp < 0x80) { out[0] = (char)cp; return 1; }
   if (cp < 0x800) { out[0] = (char)(0xC0 | cp >> 6); out[1] = (char)(0x80 | (cp & 63)); return 2; }
@@ -231,13 +242,12 @@ int32_t text_char_read(const char *p, size_t n) {
 }
 
 int32_t text_char_join(int32_t a, int32_t b) {
-  Str apart = {0}, whole = {0};
-  if (text_char_is_still(b, FORM_NFC)) return -1; /* nearly all */
-  text_utf8_add(&apart, a);
-  text_utf8_add(&apart, b);
-  text_normal_form(apart.p, apart.n, FORM_NFC, &whole);
+  char apart[8];
+  Str whole = {0};
+  int n = text_utf8_put(a, apart);
+  n += text_utf8_put(b, apart + n);
+  text_normal_form(apart, (size_t)n, FORM_NFC, &whole);
   int32_t c = text_char_read(whole.p, whole.n);
-  str_free(&apart);
   str_free(&whole);
   return c;
 }

@@ -291,13 +291,7 @@ static void rank_by_score(TextVocab *v) {
   free(s);
 }
 
-/* Two hexadecimal digits; -1: they are none. */
-static int byte_of_hex(const char *p) {
-  int high = text_digit(p[0]), low = text_digit(p[1]);
-  return high < 16 && low < 16 ? high << 4 | low : -1;
-}
-
-int text_byte_spelled(const char *p, size_t n) { return n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? byte_of_hex(p + 3) : -1; }
+int text_byte_spelled(const char *p, size_t n) { return n == 6 && !memcmp(p, "<0x", 3) && p[5] == '>' ? (int)text_hex(p + 3, p + 5, 2) : -1; }
 
 static bool looks_like_markup(const char *p, size_t n) {
   for (size_t i = 0; i < n; i++)
@@ -429,7 +423,7 @@ static bool bytes_from_repr(const char *p, size_t n, char *out, uint32_t *n_out)
       if (++i == n) return false;
       c = p[i] == 't' ? '\t' : p[i] == 'n' ? '\n' : p[i] == 'r' ? '\r' : p[i];
       if (p[i] == 'x') {
-        int byte = i + 2 < n ? byte_of_hex(p + i + 1) : -1;
+        int byte = (int)text_hex(p + i + 1, p + n, 2);
         if (byte < 0) return false;
         c = (char)byte;
         i += 2;

@@ -3,7 +3,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <math.h>
 #include <pcre2.h>
-#include <time.h>
 #include "base/json.h"
 #include "test.h"
 #include "text/grammar.h"

@@ -349,6 +349,11 @@ static void test_refused(void) {
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\"]]}}", "merges: entry 0,");
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [[\"a\", \"a\", \"a\"]]}}", "merges: entry 0,");
     refused("{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"aa\"]}}", "merges: entry 0,");
+#define RANKS(of_two) "{\"config\": {\"pattern\": \"a\", \"default_num_special_tokens\": 3}, \"vocab\": [{\"rank\": 0, \"token_bytes\": \"YQ==\"}, {\"rank\": " of_two ", \"token_bytes\": \"Yg==\"}]}"
+    refused(RANKS("0"), "vocab: entry 1: rank 0 is there twice");
+    refused(RANKS("-1"), "vocab: entry 1: rank -1, expected 0 to 1");
+    refused(RANKS("2"), "vocab: entry 1: rank 2, expected 0 to 1");
+    refused(RANKS("1"), "no rank for the byte 0x00");
     refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0], [\"b\"]]}}", "entry 1, expected [token, score]");
     refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", \"b\"]]}}", "entry 0, expected [token, score]");
     refused("{\"model\": {\"type\": \"Unigram\", \"vocab\": {\"a\": 0}}}", "wrong type for a Unigram model");
