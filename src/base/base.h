@@ -1,6 +1,7 @@
 /* base: arenas, errors, strings, trace, OS. Everything else stands on this; it includes nothing of ours. */
 #ifndef LUMEN_BASE_H
 #define LUMEN_BASE_H
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -103,6 +104,7 @@ int64_t os_now_ns(void);                                     /* monotonic */
 int64_t os_thread_cpu_ns(void);                              /* processor time of the calling thread */
 int64_t os_process_cpu_ns(void);                             /* of all threads */
 int64_t os_process_start_ns(void);                           /* same clock as os_now_ns */
+int os_thread_new(void *(*run)(void *), void *arg, pthread_t *out); /* 0, or an errno; signals sent to the process go to other threads */
 int os_n_cpus(void);                                         /* affinity and cgroup quota, at least 1 */
 size_t os_peak_rss_bytes(void);
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -260,6 +261,17 @@ static int cgroup_count(void) {
   err_free(e);
   str_free(&s);
   return best;
+}
+
+int os_thread_new(void *(*run)(void *), void *arg, pthread_t *out) {
+  static const int of_the_thread[] = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGPROF, SIGSEGV, SIGSYS, SIGTRAP};
+  sigset_t blocked, old;
+  sigfillset(&blocked);
+  for (size_t i = 0; i < COUNT_OF(of_the_thread); i++) sigdelset(&blocked, of_the_thread[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &old);
+  int rc = pthread_create(out, NULL, run, arg);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  return rc;
 }
 
 int os_n_cpus(void) {

@@ -153,7 +153,22 @@ static void on_read(void *ctx, int64_t n_read, int64_t n) {
   p->bar = now;
 }
 
-/* A prompt to an answer, streamed unless it goes into JSON. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. */
+/* Ctrl-C while an answer is made. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. One that a chat put off counts at once. */
+static Err *answer(const Run *r, const RunRequest *q, RunResult *out) {
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
+  sigset_t set, mask;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  interrupted = 0;
+  sigaction(SIGINT, &act, &old);
+  pthread_sigmask(SIG_UNBLOCK, &set, &mask);
+  Err *e = run_generate(r->session, q, out);
+  pthread_sigmask(SIG_SETMASK, &mask, NULL);
+  sigaction(SIGINT, &old, NULL);
+  return e;
+}
+
+/* A prompt to an answer, streamed unless it goes into JSON. */
 static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   Printing printing = {.run = r, .collect = &out->collect, .shows = !r->o->json && r->o->show_think};
   TextReplyOptions options = {.id_seed = run_random(r->sampling.seed, (int64_t)p->ids.n)}; /* the prompt grows: no two turns make one id */
@@ -168,14 +183,10 @@ static Err *generate(const Run *r, const RunPrompt *p, RunOutcome *out) {
   if (!e && reply) e = budget_make(r, &close, &budget);
   RunRequest q = {.vocab = r->vocab, .prompt = p->ids.p, .n_prompt = (int64_t)p->ids.n, .sampling = r->sampling, .stops = r->stops, .on_text = on_text, .ctx = &printing,
                   .guide = guide, .reply = reply, .on_event = on_event, .budget = reply ? &budget : NULL, .has_logprobs = r->n_top >= 0, .n_top = MAX(r->n_top, 0), .cancel = &interrupted};
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
-  interrupted = 0;
-  sigaction(SIGINT, &act, &old);
   printing.t_ns = os_now_ns();
   if (!r->o->quiet && isatty(STDERR_FILENO)) q.on_read = on_read;
-  if (!e) e = run_generate(r->session, &q, &out->result);
+  if (!e) e = answer(r, &q, &out->result);
   if (printing.bar) fputs("\r\033[K", stderr);
-  sigaction(SIGINT, &old, NULL);
   out->n_prompt = p->ids.n;
   if (!e && !r->o->json) {
     end_reasoning(&printing);

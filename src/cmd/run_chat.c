@@ -5,18 +5,31 @@
 #include <strings.h>
 #include "cmd/run_cmd.h"
 
-/* One message: a line, a paste, or lines between two lines of three quotes; the end of input ends those too. What comes of its last line. */
+/* Three quotes as the first of these lines, with the end of the line, or as the last: how many bytes they are, 0: there are none. */
+static size_t quotes_before(const char *lines, size_t n) {
+  if (n < 3 || memcmp(lines, "\"\"\"", 3)) return 0;
+  return n == 3 ? 3 : lines[3] == '\n' ? 4 : 0;
+}
+
+static size_t quotes_after(const char *lines, size_t n) {
+  return n < 3 || memcmp(lines + n - 3, "\"\"\"", 3) || (n > 3 && lines[n - 4] != '\n') ? 0 : 3;
+}
+
+/* One message: a line, a paste, or lines between two lines of three quotes, pasted or not; the end of input ends those too. What comes of its last line. */
 static CmdLine message_read(const char *prompt, Str *out) {
-  Str line = {0};
+  Str lines = {0};
   bool block = false, whole = false;
   CmdLine got = LINE_READ;
-  for (; !whole && (got = cmd_lines_read(block ? ". " : prompt, &line)) == LINE_READ; str_clear(&line)) {
-    bool quotes = line.n && !strcmp(line.p, "\"\"\"");
-    if (quotes) whole = block, block = true;
-    else str_add_n(out, line.n ? line.p : "", line.n), whole = !block;
-    if (block && !quotes) str_add_c(out, '\n');
+  for (; !whole && (got = cmd_lines_read(block ? ". " : prompt, &lines)) == LINE_READ; str_clear(&lines)) {
+    const char *at = lines.n ? lines.p : "";
+    size_t before = block ? 0 : quotes_before(at, lines.n), n = lines.n - before;
+    block |= before > 0;
+    size_t after = block ? quotes_after(at + before, n) : 0;
+    whole = !block || after > 0;
+    str_add_n(out, at + before, n - after);
+    if (!whole && (n || !before)) str_add_c(out, '\n');
   }
-  str_free(&line);
+  str_free(&lines);
   if (got != LINE_READ) fputc('\n', stderr);
   if (got == LINE_INTERRUPTED && block) return LINE_DROPPED;
   return got == LINE_END && out->n ? LINE_READ : got;
@@ -117,7 +130,7 @@ Err *cmd_run_talk(const Run *r) {
   Str text = {0};
   fprintf(stderr, "%s; /exit ends, /clear starts afresh, \"\"\" begins and ends a message of several lines\n", r->name);
   Err *e = system_add(r, messages);
-  cmd_lines_open();
+  if (!e) e = cmd_lines_open();
   for (bool ends = false, warned = false; !e && !ends;) {
     const json_t *call = open_call(messages);
     CmdLine got = prompted_read(call, &text);
@@ -127,6 +140,7 @@ Err *cmd_run_talk(const Run *r) {
     warned = got == LINE_INTERRUPTED;
     ends |= got == LINE_END;
   }
+  cmd_lines_close();
   str_free(&text);
   json_decref(messages);
   return e;

@@ -99,7 +99,8 @@ json_t *cmd_logprobs_json(const Run *r, const RunResult *a);          /* as Open
 void cmd_logprobs_print(const Run *r, const RunResult *a, FILE *f);   /* a line for each token */
 
 /* run_lines.c */
-void cmd_lines_open(void);                                            /* once, before the first line */
+Err *cmd_lines_open(void);                                           /* once, before the first line: from here on Ctrl-C waits for a line or an answer */
+void cmd_lines_close(void);
 typedef enum CmdLine { LINE_READ, LINE_END, LINE_DROPPED, LINE_INTERRUPTED } CmdLine; /* END: Ctrl-D; DROPPED: Ctrl-C with something typed; INTERRUPTED: with nothing, or it is not known */
 CmdLine cmd_lines_read(const char *prompt, Str *out);                 /* appends a line, or a paste of several; what out gained is worth nothing but with LINE_READ */
 

@@ -1,7 +1,7 @@
 /* Lines from a terminal, with editing and history by libedit where it is installed; it is loaded when a chat begins, so nothing else needs it. Without
    it the terminal's own line editing serves. In: a prompt, which goes to standard error. Out: a line without its end. A paste of several lines is
-   one text: what the terminal holds already when a line is done belongs to it. The editor gets its characters from here, so that Ctrl-C drops a line
-   and nothing else, and characters that come in parts (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
+   one text: what the terminal holds already when a line is done belongs to it. Ctrl-C waits until it is asked for: none is lost between two reads, and
+   none ends what is not a read. The editor gets its characters from here, so that it drops a line and nothing else, and characters that come in parts (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <langinfo.h>
@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 #include "cmd/run_cmd.h"
@@ -18,14 +19,11 @@
 enum { PASTE_WAIT_MS = 30, CHAR_BYTES = 4, ERASE = 0x7f, ESCAPE = 0x1b, REPLACEMENT = 0xfffd };
 static char *(*edit_line)(const char *prompt);
 static int (*edit_remember)(const char *line);
-static volatile sig_atomic_t interrupted;
+static int interrupts = -1; /* a signalfd: Ctrl-C */
+static sigset_t mask_before;
+static bool interrupted;
 /* What was typed: last: the character in front of the cursor, -1: not known; next: comes before standard input, -1: nothing; is_typed: the line has something. */
 static struct { int32_t last, next; bool is_typed; enum { TYPE_TEXT, TYPE_ESCAPE, TYPE_SEQUENCE } at; } typed;
-
-static void on_interrupt(int sig) {
-  (void)sig;
-  interrupted = 1;
-}
 
 /* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
 static void erase_whole_characters(void) {
@@ -43,12 +41,16 @@ static bool speak_utf8(void) {
 
 /* The next byte, -1: the input ended, or Ctrl-C. Unbuffered: what has not been read is asked of the terminal (more_is_here). */
 static int byte_read(void) {
-  unsigned char c;
-  for (;;) {
-    ssize_t n = interrupted ? -1 : read(STDIN_FILENO, &c, 1);
+  struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupts, .events = POLLIN}};
+  struct signalfd_siginfo info;
+  for (unsigned char c; !interrupted;) {
+    if (poll(p, COUNT_OF(p), -1) < 0 && errno == EINTR) continue; /* the window's size changed */
+    interrupted = p[1].revents & POLLIN && read(interrupts, &info, sizeof info) == sizeof info;
+    ssize_t n = interrupted ? 0 : read(STDIN_FILENO, &c, 1);
     if (n == 1) return c;
-    if (n == 0 || interrupted || errno != EINTR) return -1; /* else the window's size changed */
+    if (n == 0 || errno != EINTR) break;
   }
+  return -1;
 }
 
 /* One character of UTF-8, U+FFFD for what is none. */
@@ -111,22 +113,36 @@ static void editor_open(void) {
   bind_key('\t', rl_insert);
 }
 
-void cmd_lines_open(void) {
+Err *cmd_lines_open(void) {
   const char *term = getenv("TERM");
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  interrupts = signalfd(-1, &set, SFD_CLOEXEC);
+  if (interrupts < 0) return err_new(ERR_IO, "Ctrl-C cannot be waited for: %s", strerror(errno));
+  pthread_sigmask(SIG_BLOCK, &set, &mask_before);
   erase_whole_characters();
   if (term && *term && strcmp(term, "dumb") && isatty(STDERR_FILENO) && speak_utf8()) editor_open();
+  return NULL;
 }
 
+void cmd_lines_close(void) {
+  if (interrupts < 0) return;
+  pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
+  close(interrupts);
+  interrupts = -1;
+}
+
+/* Ctrl-D ends a message, and the next is read. */
 static bool plain_line(const char *prompt, Str *out) {
-  char *line = NULL;
-  size_t cap = 0;
   fputs(prompt, stderr);
-  ssize_t n = getline(&line, &cap, stdin);
-  clearerr(stdin); /* Ctrl-D ends a message, and the next is read */
-  if (n > 0 && line[n - 1] == '\n') n--;
-  if (n >= 0 && !interrupted) str_add_n(out, line, (size_t)n);
-  free(line);
-  return n >= 0;
+  int c;
+  bool got = false;
+  while ((c = byte_read()) >= 0 && c != '\n') {
+    str_add_c(out, (char)c);
+    got = true;
+  }
+  return got || c >= 0;
 }
 
 static bool one_line(const char *prompt, Str *out) {
@@ -145,16 +161,12 @@ static bool more_is_here(void) {
 }
 
 CmdLine cmd_lines_read(const char *prompt, Str *out) {
-  struct sigaction act = {.sa_handler = on_interrupt}, old; /* no SA_RESTART: a read ends */
-  interrupted = 0;
-  typed.is_typed = false;
-  sigaction(SIGINT, &act, &old);
+  interrupted = typed.is_typed = false;
   bool read = one_line(prompt, out);
   while (read && more_is_here()) {
     str_add_c(out, '\n');
     if (!one_line("", out)) break;
   }
-  sigaction(SIGINT, &old, NULL);
   if (interrupted) return typed.is_typed ? LINE_DROPPED : LINE_INTERRUPTED;
   if (read && edit_line && out->n) edit_remember(out->p);
   return read ? LINE_READ : LINE_END;

@@ -171,7 +171,7 @@ Err *dev_pool_new(int n_threads, DevPool **out) {
     Worker *w = malloc(sizeof *w);
     CHECK(w, "no memory for a thread");
     *w = (Worker){p, i};
-    int rc = pthread_create(&p->threads[i - 1], NULL, worker_main, w);
+    int rc = os_thread_new(worker_main, w, &p->threads[i - 1]);
     if (!rc) continue;
     free(w);
     pool_stop(p, i - 1);

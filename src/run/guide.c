@@ -83,7 +83,7 @@ Err *run_guide_new(const RunGuideOptions *o, RunGuide **out) {
   g->state = grammar_state_start(g->matcher);
   pthread_mutex_init(&g->lock, NULL);
   pthread_cond_init(&g->changed, NULL);
-  g->has_thread = !pthread_create(&g->thread, NULL, thread_main, g); /* without it masks are made when they are wanted */
+  g->has_thread = !os_thread_new(thread_main, g, &g->thread); /* without it masks are made when they are wanted */
   *out = g;
   return NULL;
 }

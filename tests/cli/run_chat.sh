@@ -42,10 +42,11 @@ class Chat:
                     return None
                 self.seen += got.decode(errors="replace").replace("\r", "")
                 if not got:
-                    return None
+                    break
             elif re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen).endswith("> "):
                 text, self.seen = self.seen, ""
                 return text
+        print(f"not ok - a prompt comes: {self.seen[-300:]!r}")
         return None
     def say(self, text):
         os.write(self.fd, text.encode())
@@ -129,6 +130,22 @@ ok("/EXIT ends too", c.status() == 0)
 c = Chat("--raw")
 ok("--raw wants a prompt", c.status() == 2)
 
+import random
+random.seed(6)
+def lost(times):
+    """Of so many Ctrl-Cs that come as a prompt is drawn, how many nobody heard."""
+    n = 0
+    for _ in range(times):
+        c = Chat("-T", "0", "-n", "1")
+        c.until("> "); time.sleep(random.random() * 0.004); c.say("\x03")
+        n += c.until("Ctrl-C once more", 5) is None
+        c.until("> "); time.sleep(random.random() * 0.004); c.say("\x03")
+        n += c.status() != 130
+    return n
+os.environ["TERM"] = "dumb"
+n_lost = lost(20)
+ok("no Ctrl-C is lost as a prompt is drawn", n_lost == 0, n_lost)
+
 # With a line editor, where libedit is there: history, pastes, characters of two columns.
 os.environ["TERM"] = "xterm"
 c = Chat("-v", "-T", "0", "-n", "4")
@@ -149,18 +166,24 @@ else:
     c.prompt(); c.say("/clear\n"); c.prompt(); c.say("the\nsun\n")
     pasted, _ = figures(c)
     ok("a paste of two lines is one message", pasted and first < pasted <= block, (first, pasted, block))
+    c.prompt(); c.say("/clear\n"); c.prompt(); c.say('"""\n'); c.until(r"\. "); c.say("the\n"); c.until(r"\. "); c.say("sun\n"); c.until(r"\. "); c.say('"""\n')
+    typed, _ = figures(c)
+    ok("lines between quotes are the same message pasted and typed", typed == block, (typed, block))
     os.environ["LUMEN_TRACE"] = "chat"
     d = Chat("-T", "0", "-n", "1")
     d.prompt(); d.say("\tthe\t\tsun\n")
     ok("a tab is a tab", d.until("user\n\tthe\t\tsun<") is not None, d.seen)
     d.prompt(); d.say("\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165\x7fe\u0302\u0301x\u0301\xa0|\n")
     ok("letters that make a character are one, for backspace and the model", d.until("user\n한국\u1ebfx\u0301\xa0\\|<") is not None, d.seen)
-    d.say("\x04"); d.status()
+    d.prompt(); d.say("\x04")
+    ok("Ctrl-D ends an edited chat", d.status() == 0)
     del os.environ["LUMEN_TRACE"]
     c.prompt(); c.say("/clear\n"); c.prompt(); c.say("of the sun\x1b[D"); c.until("sun"); c.say("\x03"); c.prompt(); c.say("the light\n"); again, _ = figures(c)
     ok("Ctrl-C drops a line that is edited", again == first, (first, again))
     c.prompt(); c.say("the"); c.until("the"); c.say("\x03"); c.prompt(); c.say("\x03")
     ok("it does not end the chat", c.until("Ctrl-C once more") is not None, c.seen)
+n_lost = lost(20)
+ok("no Ctrl-C is lost as the editor begins", n_lost == 0, n_lost)
 c.prompt(); c.say("\x04")
 ok("and the editor leaves at the end of input", c.status() == 0)
 
