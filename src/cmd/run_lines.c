@@ -21,6 +21,7 @@ static char *(*edit_line)(const char *prompt);
 static int (*edit_remember)(const char *line);
 static int interrupts = -1; /* a signalfd: Ctrl-C */
 static sigset_t mask_before;
+static struct sigaction before;
 static bool interrupted;
 /* What was typed: last: the character in front of the cursor, -1: not known; next: comes before standard input, -1: nothing; is_typed: the line has something. */
 static struct { int32_t last, next; bool is_typed; enum { TYPE_TEXT, TYPE_ESCAPE, TYPE_SEQUENCE } at; } typed;
@@ -121,6 +122,7 @@ Err *cmd_lines_open(void) {
   interrupts = signalfd(-1, &set, SFD_CLOEXEC);
   if (interrupts < 0) return err_new(ERR_IO, "Ctrl-C cannot be waited for: %s", strerror(errno));
   pthread_sigmask(SIG_BLOCK, &set, &mask_before);
+  sigaction(SIGINT, &(struct sigaction){.sa_handler = SIG_DFL}, &before); /* who began us may ignore it; somebody at a terminal does not */
   erase_whole_characters();
   if (term && *term && strcmp(term, "dumb") && isatty(STDERR_FILENO) && speak_utf8()) editor_open();
   return NULL;
@@ -128,6 +130,7 @@ Err *cmd_lines_open(void) {
 
 void cmd_lines_close(void) {
   if (interrupts < 0) return;
+  sigaction(SIGINT, &before, NULL);
   pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
   close(interrupts);
   interrupts = -1;
