@@ -13,7 +13,7 @@ static bool name_is(const char *field, const char *name, size_t n) {
   return true;
 }
 
-static const char *spelled(Arena *a, const OptRow *r) {
+const char *opt_name(Arena *a, const OptRow *r) {
   char *s = arena_printf(a, "--%s", r->field);
   for (char *c = s; *c; c++) if (*c == '_') *c = '-';
   return s;
@@ -93,7 +93,7 @@ const char *opt_nearest(const char *name, const char *const *names, size_t n) {
 
 static Err *unknown(Arena *a, const OptRow *rows, size_t n_rows, const char *arg, size_t n) {
   const char **names = ARENA_ARRAY(a, const char *, n_rows + 1);
-  for (size_t i = 0; i < n_rows; i++) names[i] = spelled(a, &rows[i]) + 2;
+  for (size_t i = 0; i < n_rows; i++) names[i] = opt_name(a, &rows[i]) + 2;
   names[n_rows] = "help";
   const char *word = arena_dup_n(a, arg, n), *near = opt_nearest(word[0] == '-' && word[1] == '-' ? word + 2 : word, names, n_rows + 1);
   if (near) return err_new(ERR_USAGE, "unknown option %s; did you mean --%s?", word, near);
@@ -122,6 +122,7 @@ static Err *parse_long(Arena *a, const OptRow *rows, size_t n_rows, int argc, ch
   const OptRow *negated = !r && !eq && n > 5 && !strncmp(arg, "--no-", 5) ? find_long(rows, n_rows, arg + 5, n - 5) : NULL;
   if (negated && negated->kind == OPT_FLAG) {
     *(bool *)((char *)out + negated->offset) = false;
+    rest->given[negated - rows] = true;
     return NULL;
   }
   if (!r && !strcmp(arg, "--help")) {
@@ -129,7 +130,8 @@ static Err *parse_long(Arena *a, const OptRow *rows, size_t n_rows, int argc, ch
     return NULL;
   }
   if (!r) return unknown(a, rows, n_rows, arg, n);
-  const char *name = spelled(a, r), *value = eq ? eq + 1 : NULL;
+  rest->given[r - rows] = true;
+  const char *name = opt_name(a, r), *value = eq ? eq + 1 : NULL;
   if (r->kind == OPT_FLAG) return eq ? err_new(ERR_USAGE, "%s: takes no value, got '%s'", name, value) : store(a, r, name, NULL, out);
   if (r->kind == OPT_OUT) return store(a, r, name, value ? value : out_value(r, argc, argv, i), out);
   if (!value && *i + 1 >= argc) return err_new(ERR_USAGE, "%s: expected %s after it", name, r->arg);
@@ -147,7 +149,8 @@ static Err *parse_short(Arena *a, const OptRow *rows, size_t n_rows, int argc, c
       continue;
     }
     if (!r) return err_new(ERR_USAGE, "unknown option -%c%s%s; --help lists them", *c, arg[2] ? " in " : "", arg[2] ? arg : "");
-    const char *name = spelled(a, r);
+    const char *name = opt_name(a, r);
+    rest->given[r - rows] = true;
     if (r->kind == OPT_FLAG) {
       TRY(store(a, r, name, NULL, out));
       continue;
@@ -167,8 +170,8 @@ static Err *find_stdin(Arena *a, const OptRow *rows, size_t n_rows, const void *
   for (size_t i = 0; i < n_rows; i++) {
     const char *value = rows[i].kind == OPT_IN ? *(const char *const *)((const char *)out + rows[i].offset) : NULL;
     if (!value || strcmp(value, "-")) continue;
-    if (rest->stdin_by) return err_new(ERR_USAGE, "%s -: standard input is what %s reads", spelled(a, &rows[i]), rest->stdin_by);
-    rest->stdin_by = spelled(a, &rows[i]);
+    if (rest->stdin_by) return err_new(ERR_USAGE, "%s -: standard input is what %s reads", opt_name(a, &rows[i]), rest->stdin_by);
+    rest->stdin_by = opt_name(a, &rows[i]);
   }
   return NULL;
 }
@@ -177,6 +180,7 @@ Err *opt_parse(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **arg
   *rest = (OptRest){0};
   fill_defaults(a, rows, n_rows, out);
   bool ended = false;
+  rest->given = ARENA_ARRAY(a, bool, n_rows + 1);
   for (int i = 1; i < argc; i++) {
     const char *arg = argv[i];
     if (ended || arg[0] != '-' || !arg[1]) PUSH(a, rest->arg, rest->n_args, rest->cap, arg);
@@ -196,7 +200,7 @@ void opt_help(FILE *f, const char *usage, const char *about, const OptRow *rows,
   for (size_t i = 0; i < n_rows; i++) {
     const OptRow *r = &rows[i];
     bool alone = r->kind == OPT_FLAG, may = r->kind == OPT_OUT;
-    char *left = arena_printf(a, "%s%s%s%s", spelled(a, r), alone ? "" : may ? " [" : " ", alone ? "" : r->arg, may ? "]" : "");
+    char *left = arena_printf(a, "%s%s%s%s", opt_name(a, r), alone ? "" : may ? " [" : " ", alone ? "" : r->arg, may ? "]" : "");
     fprintf(f, "  %c%c%c %-26s %s", r->letter ? '-' : ' ', r->letter ? r->letter : ' ', r->letter ? ',' : ' ', left, r->help);
     if (r->deflt) fprintf(f, " (%s)", r->deflt);
     fputc('\n', f);

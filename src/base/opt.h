@@ -40,11 +40,12 @@ typedef struct OptRow { const char *field; char letter; OptKind kind; const char
   typedef struct T { ROWS(OPT_FIELD_, T) } T;       \
   static const OptRow T##_rows[] = {ROWS(OPT_ROW_, T)};
 
-/* Operands in order; help: --help or -h was there; stdin_by: the option whose file is standard input, as it is spelled, NULL: none. */
-typedef struct OptRest { const char **arg; int n_args, cap; bool help; const char *stdin_by; } OptRest;
+/* Operands in order; given: by row, whether it was there; help: --help or -h was there; stdin_by: the option whose file is standard input, as it is spelled, NULL: none. */
+typedef struct OptRest { const char **arg; int n_args, cap; bool *given, help; const char *stdin_by; } OptRest;
 
 /* argv[0] is skipped. Fails: ERR_USAGE, naming the option, what it got and what it takes; a near name is suggested. */
 Err *opt_parse(Arena *a, const OptRow *rows, size_t n_rows, int argc, char **argv, void *out, OptRest *rest);
+const char *opt_name(Arena *a, const OptRow *r); /* as it is spelled: --n-lines */
 /* "usage: lumen USAGE", the text about it, one line per row with its default. */
 void opt_help(FILE *f, const char *usage, const char *about, const OptRow *rows, size_t n_rows);
 /* "did you mean" among names; NULL when nothing is near. */

@@ -131,14 +131,13 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
   return e;
 }
 
-/* An option that says how a model is loaded, which only --plan does; NULL: there is none. */
-static const char *plan_option(int argc, char **argv) {
-  static const char *const names[] = {"--context", "--threads", "--target", "--precision", "--chunk", "--kv", "--perf-map", "-c", "-t"};
-  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
-    for (size_t k = 0; k < COUNT_OF(names); k++) {
-      size_t n = strlen(names[k]);
-      if (!strncmp(argv[i], names[k], n) && (!argv[i][n] || argv[i][n] == '=' || n == 2)) return names[k];
-    }
+/* An option that says how a model is loaded, which only --plan does; NULL: there is none. The texts of --std are read either way. */
+static const char *plan_option(Arena *a, const OptRest *rest) {
+#define NAME_(T, field, ...) #field,
+  static const char *const names[] = {MODEL_OPT_ROWS(NAME_, ShowOpts)};
+  for (size_t i = 0; i < COUNT_OF(ShowOpts_rows); i++)
+    for (size_t k = 0; rest->given[i] && k < COUNT_OF(names); k++)
+      if (!strcmp(ShowOpts_rows[i].field, names[k]) && strcmp(names[k], "std")) return opt_name(a, &ShowOpts_rows[i]);
   return NULL;
 }
 
@@ -150,7 +149,7 @@ int cmd_show(int argc, char **argv) {
   if (cmd_options(a, ShowOpts_rows, COUNT_OF(ShowOpts_rows), argc, argv, &o, &rest, &code)) {
     if (rest.n_args != 1) code = cmd_misused(argv[0], "%d models named, expected one", rest.n_args);
     else if (o.plan && (o.json || o.all)) code = cmd_misused(argv[0], "--plan is text and whole: it does not go with --%s", o.json ? "json" : "all");
-    else if (!o.plan && plan_option(argc, argv)) code = cmd_misused(argv[0], "%s goes with --plan", plan_option(argc, argv));
+    else if (!o.plan && plan_option(a, &rest)) code = cmd_misused(argv[0], "%s goes with --plan", plan_option(a, &rest));
     else {
       Err *e = show(a, &o, rest.arg[0]);
       if (e) code = cmd_fail(argv[0], e);

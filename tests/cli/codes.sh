@@ -52,7 +52,9 @@ is 2 "--regex: regular expression" '' run $M hi --regex '('
 is 2 "--regex: regular expression" '' grammar --regex '('
 is 2 "no tools are offered" '' run $M hi --one-call
 is 2 "--kv goes with --plan" '' show --kv foo $M
-is 2 "-t goes with --plan" '' show -t4 $M
+is 2 "--threads goes with --plan" '' show -t4 $M
+is 2 "--context goes with --plan" '' show -ac4 $M
+is 2 "--perf-map goes with --plan" '' show --no-perf-map $M
 is 2 "--precision goes with --plan" '' show --precision=f32 $M
 is 2 "--answer goes with --template" '' grammar --regex a --answer
 is 2 "--one-call goes with --template" '' grammar --regex a --one-call
