@@ -136,7 +136,7 @@ Err *kern_region(Kerns *k, const TpPlan *p, int region, KernShape shape, const K
   key_int(&key, KEY_REGION);
   sched_key(&s, &key);
   key_int(&key, r->n_args);
-  for (int i = 0; i < r->n_args; i++) key_int(&key, r->arg[i] >= 0 && r->arg[i] < TP_TABLE ? p->tp->buf[r->arg[i]].pitch : -1);
+  for (int i = 0; i < r->n_args; i++) key_int(&key, r->arg[i] >= 0 && r->arg[i] < TP_TABLE ? 2 * p->tp->buf[r->arg[i]].pitch + p->tp->buf[r->arg[i]].bf16 : -1);
   str_add_n(&key, r->form, r->n_form);
   Err *e = NULL;
   if (!(*out = find(k, &key))) {

@@ -3,7 +3,7 @@
    gain nothing beyond 8 rows. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int sums; bool integer, coded, steps; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
+typedef struct Need { int sums; bool integer, coded, steps, pairs; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode d = p->tp->dag->node[x];
@@ -11,6 +11,7 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   StepSum s;
   n->steps = n->steps || (d.type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
+  n->pairs |= lower_weight_of_pair(p->tp, x) >= 0;
   if (d.kind == DX_WGT) {
     n->integer |= d.op == WA_CODE;
     n->coded |= p->tp->buf[d.ival].fmt->code >= 0;
@@ -151,16 +152,17 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
-  s.stage = shape == KERN_MANY && n.coded;
+  s.pairs = shape == KERN_MANY && n.pairs && t->dot2;
+  s.stage = shape == KERN_MANY && (n.coded || s.pairs);
   s.steps = steps && s.stage && n.steps;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */
-    int64_t row_bytes = n.K * (n.integer ? 1 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
+    int64_t row_bytes = n.K * (n.integer ? 1 : s.pairs ? 2 : 4), rows = (int64_t)l2_bytes / 2 / row_bytes / T * T;
     s.block_rows = (int)MAX(rows, 4 * T);
   }
   if (t->tiles && s.stage && lower_matrix(p, region, &s)) {
     s.block_rows = (int)ROUND_UP(s.block_rows, s.matrix[0]);
     trace_printf(TRACE_sched, "%s: sums in matrix tiles, %d rows at once, %d bytes of operands a row", r->name, s.matrix[0], s.matrix_bytes);
   }
-  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d sums a row; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.sums, t->n_vec_regs, most, T, s.stage ? ", weights unpacked per tile" : "", s.block_rows);
+  trace_printf(TRACE_sched, "%s: %s rows, %s road, %d sums a row; %d registers allow %d rows a tile; chosen %d%s, blocks of %d rows", r->name, shape == KERN_MANY ? "many" : "few", n.integer ? "integer" : "float", n.sums, t->n_vec_regs, most, T, s.pairs ? ", weights in pairs of bfloat16 per tile" : s.stage ? ", weights unpacked per tile" : "", s.block_rows);
   return s;
 }

@@ -256,7 +256,7 @@ static Err *make_buf(Build *b, const Param *p, const KernItem *it, bool is_resul
     if (strcmp(it->elt, t->elt)) return err_new(ERR_USAGE, "op %s: %s: type %s, expected %s", b->op->name, it->name, it->elt, t->elt);
   }
   for (int k = 0; k < it->n_dims; k++) TRY(dim_of(b, p, it, k, &f.dim[k]));
-  f.bf16 = f.role == BUF_STATE && f.mem == IR_M_bf16 && !is_result; /* what it is filled with */
+  f.bf16 = (f.role == BUF_STATE || f.role == BUF_WEIGHT) && f.mem == IR_M_bf16 && !is_result; /* what it is filled with */
   if (state) TRY(err_wrap(tp_buf_format(b->spec->tp, &f, t, state), "op %s", b->op->name));
   TRY(err_wrap(tp_dims_check(b->spec->tp, it->name, &f), "op %s", b->op->name));
   if (f.role == BUF_WEIGHT) f.tag = b->spec->tp->n_bufs + 1; /* its twin that is read raw finds it by the tag */

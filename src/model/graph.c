@@ -68,6 +68,7 @@ static Err *type_dims(Build *b, const TypeExpr *t, TpBuf *out) {
 static Err *tensor_buf(Build *b, BindKind kind, int index, const ModelTensor *t, int *out) {
   if (t->absent) return err_new(ERR_NOT_FOUND, "tensor %s: the file has none, and the graph uses it; a graph asks with has(..)", t->decl->name);
   TpBuf buf = {.name = t->decl->name, .role = t->values ? BUF_INPUT : BUF_WEIGHT, .n_dims = t->n_dims, .mem = t->values ? IR_M_f32 : IR_M_none, .fmt = t->values ? NULL : t->form};
+  buf.bf16 = buf.fmt && buf.fmt->plain && buf.fmt->mem == IR_M_bf16; /* until it is seen, when it is packed */
   for (int i = 0; i < t->n_dims; i++) buf.dim[i] = dx_int(b->tp->dag, t->dim[i]);
   if (t->parts && t->parts->order && !t->values) {
     TpBuf order = {.name = "order", .role = BUF_INPUT, .mem = IR_M_i32, .n_dims = 1, .dim = {buf.dim[1]}};

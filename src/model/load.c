@@ -293,8 +293,20 @@ static Err *row_map(Model *m, const ModelTensor *t, int64_t n, RowMap *maps, int
   return NULL;
 }
 
-typedef struct PackJob { const Kern *k; void *args[FORMAT_MAX_ARGS]; int64_t n_tiles; } PackJob;
+typedef struct PackJob { const Kern *k; void *args[FORMAT_MAX_ARGS]; int64_t n_tiles; ModelTensor *tensor; int64_t tile_bytes; } PackJob;
 typedef struct PackRun { PackJob *job; int n_jobs; DevClaim *claim; } PackRun;
+
+/* Numbers of bfloat16 below what products of pairs take (TpBuf.bf16), 0 apart. */
+static bool any_tiny(const void *p, int64_t n_bytes) {
+  enum { LEAST = (127 - 56) << 7 }; /* 2^-56 */
+  const uint16_t *v = p;
+  unsigned any = 0;
+  for (int64_t i = 0; i < n_bytes / 2; i++) {
+    unsigned size = v[i] & 0x7fffu;
+    any |= size - 1u < LEAST - 1u;
+  }
+  return any;
+}
 
 static void pack_thread(void *ctx, int thread, int n_threads) {
   PackRun *r = ctx;
@@ -302,7 +314,12 @@ static void pack_thread(void *ctx, int thread, int n_threads) {
   _Alignas(64) uint8_t scratch[256];
   for (int i = 0; i < r->n_jobs; i++) {
     int64_t a, b;
-    while (dev_claim(&r->claim[i], 8, r->job[i].n_tiles, &a, &b)) r->job[i].k->entry(r->job[i].args, a, b, scratch);
+    ModelTensor *t = r->job[i].tensor;
+    int64_t tile_bytes = r->job[i].tile_bytes;
+    while (dev_claim(&r->claim[i], 8, r->job[i].n_tiles, &a, &b)) {
+      r->job[i].k->entry(r->job[i].args, a, b, scratch);
+      if (t->form->plain && t->form->mem == IR_M_bf16 && any_tiny(t->packed + a * tile_bytes, (b - a) * tile_bytes)) atomic_store(&t->has_tiny, true);
+    }
   }
 }
 
@@ -408,6 +425,7 @@ Err *model_load_weights(Model *m) {
     t->packed = m->packed.p + off;
     off += (size_t)t->packed_bytes;
     from[run.n_jobs] = t;
+    run.job[run.n_jobs] = (PackJob){.tensor = t, .tile_bytes = format_layout(t->form, t->dim[1]).tile_bytes};
     TRY(pack_job(m, t, maps, &n_maps, &run.job[run.n_jobs++]));
   }
   for (int i = 0; i < n; i++) {
@@ -421,7 +439,11 @@ Err *model_load_weights(Model *m) {
   m->times.pack_ns = os_now_ns() - t0;
   m->times.pack_cpu_ns = os_process_cpu_ns() - cpu;
   m->times.huge_bytes = os_pages_huge_bytes(&m->packed);
-  for (int i = 0; i < n; i++) if (tensor_at(m, i)->same_as >= 0) tensor_at(m, i)->packed = m->tensor[tensor_at(m, i)->same_as].packed;
+  for (int i = 0; i < n; i++) {
+    ModelTensor *t = tensor_at(m, i), *own = t->same_as >= 0 ? &m->tensor[t->same_as] : t;
+    t->packed = own->packed;
+    t->has_tiny = own->has_tiny;
+  }
   trace_printf(TRACE_mem, "packed weights: %zu bytes, %zu in huge pages, %.1f ms", total, m->times.huge_bytes, (double)m->times.pack_ns * 1e-6);
   return NULL;
 }

@@ -172,6 +172,18 @@ static void drop_unread(const Section *s) {
   for (int i = 0; i < s->tp->n_bufs; i++) if (s->tp->buf[i].fmt && !s->tp->buf[i].raw && !buf_in_plan(s, i)) s->tp->buf[i].role = BUF_TEMP;
 }
 
+/* Products of pairs take no weights so small that a sum could be denormal: their kernels multiply one at a time, to the same bits. */
+static void heed_tiny(const Model *m, const Section *s) {
+  for (int i = 0; i < s->tp->n_bufs; i++) {
+    TpBuf *t = &s->tp->buf[i];
+    if (!t->fmt || !t->bf16) continue;
+    if (s->bind[i].kind == BIND_TENSOR) t->bf16 = !m->tensor[s->bind[i].index].has_tiny;
+    for (int l = 0; s->bind[i].kind == BIND_LAYER_TENSOR && l < m->n_layers; l++)
+      if (m->by_layer[l] == s && m->ltensor[l * m->n_ltensors + s->bind[i].index].has_tiny) t->bf16 = false;
+    if (!t->bf16) trace_printf(TRACE_sched, "%s: weights below 2^-56 are among it: multiplied one at a time, not in pairs", t->name);
+  }
+}
+
 Err *model_bind(Model *m, const char *path) {
   TRY(lang_std_load(m->arena, m->opt.std_dir, &m->module));
   TRY(file_weights_open(m->arena, path, model_format_find, m->module, &m->weights));
@@ -194,6 +206,7 @@ static Err *load_parts(Model *m) {
     mark_packed(m, s);
   }
   TRY(file_weights_explain(m->weights, model_load_weights(m)));
+  for (int i = 0; i < 2 + m->n_bodies; i++) heed_tiny(m, i < 2 ? all[i] : m->body[i - 2]);
   TRY(model_plan_memory(m));
   if (trace_on(TRACE_plan, NULL)) {
     Str s = {0};

@@ -84,6 +84,7 @@ typedef struct ModelTensor {
   const uint8_t *raw;            /* blocks as in the file, rows in file order */
   float *values;                 /* decoded, where the declaration says f32 */
   uint8_t *packed; int64_t packed_bytes;
+  atomic_bool has_tiny;          /* packed bfloat16 that is not 0 and below 2^-56 */
   int order_of;                  /* the first tensor, here or in its layer, with this order of columns; its own index where there is none before */
   bool absent;                   /* the file has none, and the declaration allows it */
   int same_as;                   /* index of the tensor whose bytes it shares, -1 */

@@ -83,6 +83,7 @@ int64_t emit_lane_coef(const Dag *d, Dx x, int axis, int lanes, bool *ok); /* th
 /* pair.c: a chain's term of two products of bfloat16 that lie together, added to the sums; false: it is none, or the target has no such product. */
 bool emit_pair(Emit *e, Dx term, Vals *acc);
 Vals emit_load_pairs(Emit *e, Dx x);           /* what a load of bfloat16 reads and the element behind it, as 32 bits */
+Vals emit_weight_pairs(Emit *e, Dx x);         /* weight.c: the same of a packed weight */
 
 /* Loops: body runs for iv = 0 .. n-1; carried values in and out. */
 typedef struct Loop { int body, exit; IrRef iv, n; IrRef carried[2 * MAX_TILE_ROWS]; int n_carried; int mark; } Loop;

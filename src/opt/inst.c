@@ -207,6 +207,7 @@ static int raw_twin(Tp *p, int buf) {
   if (b.fmt->rows) b.fmt = b.fmt->rows;
   for (int i = 0; i < p->n_bufs; i++) if (p->buf[i].raw && p->buf[i].tag == b.tag && p->buf[i].fmt == b.fmt) return i;
   b.raw = true;
+  b.bf16 = false;
   return tp_buf(p, b);
 }
 

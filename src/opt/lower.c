@@ -469,6 +469,8 @@ static void find_panels(Emit *e, Dx x) {
     if (s.add) find_panels(e, s.add);
     return;
   }
+  of = e->s.pairs ? lower_weight_of_pair(e->p, x) : -1;
+  if (of >= 0) need_panel(e, of, false, 0);
   for (int i = 0; i < n.n_args; i++) find_panels(e, n.arg[i]);
   if (n.kind == DX_WGT && !e->p->buf[n.ival].raw && (n.op == WA_SCALE || n.op == WA_OFFSET || n.op == WA_UNIT)) keep_floats(e, (int)n.ival, (WgtAttr)n.op);
   if (n.kind != DX_WGT || e->p->buf[n.ival].raw || (n.op != WA_CODE && n.op != WA_VALUE)) return;

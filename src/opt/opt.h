@@ -197,7 +197,7 @@ typedef struct TpBuf {
   int n_dims; Dx dim[IR_MAX_DIMS]; /* DX_INT or DX_SYM; axis 0 slowest. Rows (all but axis 0) are padded to 16 elements */
   int64_t pitch;            /* elements from one index of axis 0 to the next, where rows of several buffers lie between each other; 0: rows are dense */
   int alias;                /* buffer whose memory this is under other dimensions, or itself */
-  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else; of other than temporaries where the caller says so, or the program shows it */
+  bool bf16;                /* holds bfloat16 values that are 0 or at least 2^-56, and nothing else; of other than temporaries where the caller says so, or the program shows it; a weight: what is packed, and the caller may take it back before kernels are built */
   int local;                /* region that keeps it to itself, in registers or scratch; -1: memory */
   int tag;                  /* the caller's */
 } TpBuf;
@@ -314,6 +314,8 @@ int lower_made_of_weight(const Dag *d, Dx x);
 /* step.c: w.step * (isum(a * w.code) - w.bias * isum(a)), of a weight with steps. Makes new nodes: pointers to nodes are old after it. */
 typedef struct StepSum { int buf; Dx inner, add; } StepSum; /* the isum with codes; what is added to it, 0: nothing */
 bool lower_sum_of_steps(Tp *p, Dx x, StepSum *out);
+/* pair.c: the weight whose values a chain multiplies in pairs; -1: it is no such chain. */
+int lower_weight_of_pair(const Tp *p, Dx red);
 /* tile.c: the sums of a contraction fit matrix tiles: sets matrix, n_matrix, matrix_bytes and pairs. Weights must be staged. */
 bool lower_matrix(const TpPlan *p, int region, Sched *s);
 int64_t region_items(const TpPlan *p, int region, const Sched *s, const int64_t *sym);

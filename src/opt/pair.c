@@ -1,6 +1,7 @@
 /* bfloat16 in programs: which buffers hold nothing else, which of them are kept in 16 bits, and chains that take two products at a time.
    A pair is x[.., k + 1] * y[.., l + 1] + x[.., k] * y[.., l], the odd position first, of values that are 0 or at least 2^-56: no sum of their products is
    denormal, so a machine's product of pairs (dot2), which flushes denormals, gives the bits of two fused multiply-adds.
+   One side may be a weight kept as bfloat16, of whose values the caller says so (TpBuf.bf16).
    In: a program before it is planned; a chain's term. Out: marks and kinds of memory of buffers; sums. */
 #include "opt/emit.h"
 
@@ -42,22 +43,41 @@ static bool lie_together(const Tp *p, Dx odd, Dx even) {
   return is_next(p->dag, a->arg[n], b->arg[n]);
 }
 
-/* A chain's term that is a pair; even: its loads of even position. */
+/* Values of a weight that is bfloat16 as it is stored, the first one further along K than the second. */
+static bool weights_together(const Tp *p, Dx odd, Dx even) {
+  const DxNode *a = &p->dag->node[odd], *b = &p->dag->node[even];
+  if (a->kind != DX_WGT || b->kind != DX_WGT || a->op != WA_VALUE || b->op != WA_VALUE || a->ival != b->ival || a->arg[0] != b->arg[0]) return false;
+  const TpBuf *t = &p->buf[a->ival];
+  return t->bf16 && !t->raw && is_next(p->dag, a->arg[1], b->arg[1]);
+}
+
+/* A chain's term that is a pair; even: what is of even position. One side at most is of a weight. */
 static bool is_pair(const Tp *p, Dx term, Dx even[2]) {
   const DxNode *n = &p->dag->node[term];
   if (n->kind != DX_OP || n->op != DXO_ADD || n->type != DT_F32) return false;
   const DxNode *a = &p->dag->node[n->arg[0]], *b = &p->dag->node[n->arg[1]];
   if (a->kind != DX_OP || a->op != DXO_MUL || b->kind != DX_OP || b->op != DXO_MUL) return false;
+  int n_weights = 0;
   for (int i = 0; i < 2; i++) {
     even[i] = b->arg[i];
-    if (!lie_together(p, a->arg[i], b->arg[i])) return false;
+    bool weight = weights_together(p, a->arg[i], b->arg[i]);
+    n_weights += weight;
+    if (!weight && !lie_together(p, a->arg[i], b->arg[i])) return false;
   }
-  return true;
+  return n_weights < 2;
 }
 
 bool tp_is_pair(const Tp *p, Dx term) {
   Dx even[2];
   return is_pair(p, term, even);
+}
+
+int lower_weight_of_pair(const Tp *p, Dx red) {
+  const DxNode *n = &p->dag->node[red];
+  Dx even[2];
+  if (n->kind != DX_RED || n->op != RED_CHAIN || !is_pair(p, n->arg[1], even)) return -1;
+  for (int i = 0; i < 2; i++) if (p->dag->node[even[i]].kind == DX_WGT) return (int)p->dag->node[even[i]].ival;
+  return -1;
 }
 
 static void mark_pairs(Tp *p, Dx x, bool *read) {
@@ -80,11 +100,13 @@ void tp_keep_bf16(Tp *p) {
   for (int b = 0; b < p->n_bufs; b++) if (p->buf[b].role == BUF_TEMP && p->buf[b].bf16 && (p->narrow || read[b])) p->buf[b].mem = IR_M_bf16;
 }
 
+static Vals emit_pairs(Emit *e, Dx even) { return e->d->node[even].kind == DX_WGT ? emit_weight_pairs(e, even) : emit_load_pairs(e, even); }
+
 bool emit_pair(Emit *e, Dx term, Vals *acc) {
   Dx even[2];
   if (!e->s.dot2 || !acc->vec || !is_pair(e->p, term, even)) return false;
-  for (int i = 0; i < 2; i++) if (buf_mem(e, (int)e->d->node[even[i]].ival) != IR_M_bf16) return false;
-  Vals a = emit_load_pairs(e, even[0]), b = emit_load_pairs(e, even[1]);
+  for (int i = 0; i < 2; i++) if (e->d->node[even[i]].kind == DX_LOAD && buf_mem(e, (int)e->d->node[even[i]].ival) != IR_M_bf16) return false;
+  Vals a = emit_pairs(e, even[0]), b = emit_pairs(e, even[1]);
   bool first = a.vec && !b.vec; /* what is the same for all lanes comes last, where it may be read in place */
   for (int k = 0; k < acc->n; k++) acc->v[k] = ir_op3(&e->b, IR_dot2, acc->v[k], emit_pick(e, first ? a : b, k, true), emit_pick(e, first ? b : a, k, true));
   return true;

@@ -363,6 +363,25 @@ static IrRef panel_pair(Emit *e, int buf, Lin k) {
   return ir_op1(&e->b, IR_bits, odd ? ir_op2(&e->b, IR_and, v, ir_const_i(&e->b, t, -65536)) : ir_shift(&e->b, IR_shl, v, 16));
 }
 
+/* Elements k and k + 1, both bfloat16. */
+static IrRef weight_pair(Emit *e, int buf, Lin k) {
+  if (e->panel[buf].value && e->s.pairs) return panel_load(e, IR_M_i32, lin_add(e, lin_scale(k, 32), lin_const(e->panel[buf].off)));
+  const FormatForm *f = form_of(e, buf);
+  PackLayout l = format_layout(f, buf_K(e, buf));
+  IrRef half[2];
+  for (int i = 0; i < 2; i++, k.k++) half[i] = packed_load(e, buf, IR_M_u16, emit_leaf_byte(e, f, &l, 0, k), 2);
+  return ir_op2(&e->b, IR_or, half[0], ir_shift(&e->b, IR_shl, half[1], 16));
+}
+
+Vals emit_weight_pairs(Emit *e, Dx x) {
+  const DxNode n = e->d->node[x];
+  int rows = emit_in_rows(e, x) ? e->n_rows : 1;
+  Vals r = {rows, true, ARENA_ARRAY(e->a, IrRef, rows)};
+  for (e->row = 0; e->row < rows; e->row++) r.v[e->row] = weight_pair(e, (int)n.ival, lin_of(e, n.arg[1]));
+  e->row = 0;
+  return r;
+}
+
 static IrRef panel_value(Emit *e, int buf, Lin k) {
   if (e->s.pairs) return panel_pair(e, buf, k);
   Lin at = lin_add(e, lin_scale(k, 64), lin_const(e->panel[buf].off));
