@@ -288,6 +288,7 @@ static Dx eval_field(Scope *s, const Expr *e) {
   if (!strcmp(e->name, "group")) return dx_int(s->p->dag, f->group);
   if (!strcmp(e->name, "span")) return dx_int(s->p->dag, f->step && !t->blocks ? f->span : f->group);
   if (!strcmp(e->name, "scaled")) return dx_int(s->p->dag, t->blocks && format_scaled(s->p->arena, s->p->module, f));
+  if (!strcmp(e->name, "bits")) return dx_int(s->p->dag, (8 * f->n_bytes + f->block - 1) / f->block);
   if (!strcmp(e->name, "bias")) return dx_int(s->p->dag, f->bias);
   return fail(s, err_new(ERR_NOT_FOUND, "op %s: a weight has no attribute '%s'", s->op, e->name));
 }
