@@ -62,6 +62,16 @@ for o in readme readme.gguf; do
   expect "a file of it by a link: $o" 2 "$LUMEN" logits --ids "$D/ids" --out "$D/$o" "$F"
   has "is told" "$err" "is a file of the model to read"
 done
+mkdir "$D/blobs"                                       # as a hub's cache keeps them
+echo notes > "$D/blobs/77"
+ln -s "$D/blobs/77" "$F/NOTES"
+ln -s "$F/NOTES" "$D/notes"
+for o in notes blobs/77; do
+  expect "a file that a link in it leads to: $o" 2 "$LUMEN" logits --ids "$D/ids" --out "$D/$o" "$F"
+  has "is told" "$err" "is a file of the model to read"
+done
+has "and stays" "$D/blobs/77" "notes"
+rm "$F/NOTES"
 has "and stays" "$F/README.md" "about"
 
 # A trace goes into a new file, an empty one or an older trace.
