@@ -114,6 +114,7 @@ static ToolStep step_object(ToolList *l, const ToolSet *set, uint8_t c) {
   if (s == TOOL_BAD) return s;
   if (v->item_ended && !take_item(l, set)) return TOOL_BAD;
   if (v->key_ended) {
+    v->value_at = SIZE_MAX; /* until it begins; the one before is not this key's */
     l->key = key_of(l->object.p + v->item_at, l->object.n - v->item_at);
     if (l->is_bare && l->key == KEY_OTHER) return TOOL_BAD;
   }
