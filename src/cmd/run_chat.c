@@ -15,7 +15,7 @@ static size_t quotes_after(const char *lines, size_t n) {
   return n < 3 || memcmp(lines + n - 3, "\"\"\"", 3) || (n > 3 && lines[n - 4] != '\n') ? 0 : 3;
 }
 
-/* One message: a line, a paste, or lines between two lines of three quotes, pasted or not; the end of input ends those too. What comes of its last line. */
+/* One message: a line, a paste, or lines between two lines of three quotes, pasted or not (in the middle of a paste they are text); the end of input ends those too. What comes of its last line. */
 static CmdLine message_read(const char *prompt, Str *out) {
   Str lines = {0};
   bool block = false, whole = false;
@@ -27,7 +27,7 @@ static CmdLine message_read(const char *prompt, Str *out) {
     size_t after = block ? quotes_after(at + before, n) : 0;
     whole = !block || after > 0;
     str_add_n(out, at + before, n - after);
-    if (!whole && (n || !before)) str_add_c(out, '\n');
+    if (!whole && before != 3) str_add_c(out, '\n'); /* 3: no line came behind the quotes yet */
   }
   str_free(&lines);
   if (got != LINE_READ) fputc('\n', stderr);

@@ -170,6 +170,15 @@ else:
     typed, _ = figures(c)
     ok("lines between quotes are the same message pasted and typed", typed == block, (typed, block))
     os.environ["LUMEN_TRACE"] = "chat"
+    for way, words in ("pasted", ['"""\n\n']), ("typed", ['"""\n', "\n"]):
+        d = Chat("-T", "0", "-n", "1")
+        d.prompt()
+        for w in [*words, "x\n", '"""\n']:
+            d.say(w)
+            if w != '"""\n' or w is words[0]:
+                d.until(r"\. ")
+        ok(f"an empty line behind the quotes stays, {way}", d.until("user\n\nx\n<") is not None, d.seen)
+        d.prompt(); d.say("\x04"); d.status()
     d = Chat("-T", "0", "-n", "1")
     d.prompt(); d.say("\tthe\t\tsun\n")
     ok("a tab is a tab", d.until("user\n\tthe\t\tsun<") is not None, d.seen)
