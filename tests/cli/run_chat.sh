@@ -173,10 +173,9 @@ else:
     for way, words in ("pasted", ['"""\n\n']), ("typed", ['"""\n', "\n"]):
         d = Chat("-T", "0", "-n", "1")
         d.prompt()
-        for w in [*words, "x\n", '"""\n']:
-            d.say(w)
-            if w != '"""\n' or w is words[0]:
-                d.until(r"\. ")
+        for w in [*words, "x\n"]:
+            d.say(w); d.until(r"\. ")
+        d.say('"""\n')
         ok(f"an empty line behind the quotes stays, {way}", d.until("user\n\nx\n<") is not None, d.seen)
         d.prompt(); d.say("\x04"); d.status()
     d = Chat("-T", "0", "-n", "1")
