@@ -3,7 +3,7 @@
    gain nothing beyond 8 rows. Weights are unpacked once per tile of 16 rows (a panel in scratch) when enough row tiles follow to pay for it. */
 #include "kern/kern.h"
 
-typedef struct Need { int sums; bool integer, coded, steps, pairs; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
+typedef struct Need { int sums; bool integer, coded, steps; int64_t K; } Need; /* sums: accumulators a row needs at once; steps: codes are summed with their steps */
 
 static void look(const TpPlan *p, Dx x, Need *n) {
   const DxNode d = p->tp->dag->node[x];
@@ -11,7 +11,6 @@ static void look(const TpPlan *p, Dx x, Need *n) {
   StepSum s;
   n->steps = n->steps || (d.type == DT_INT && lower_sum_of_steps(p->tp, x, &s));
   n->coded |= lower_made_of_weight(p->tp->dag, x) >= 0;
-  n->pairs |= lower_weight_of_pair(p->tp, x) >= 0;
   if (d.kind == DX_WGT) {
     n->integer |= d.op == WA_CODE;
     n->coded |= p->tp->buf[d.ival].fmt->code >= 0;
@@ -126,6 +125,49 @@ static Need need_of(const TpPlan *p, int region, bool steps) {
   return n;
 }
 
+/* Whatever its axes are. */
+static bool is_even(const Dag *d, Dx x) {
+  const DxNode *n = &d->node[x];
+  if (n->kind == DX_INT) return n->ival % 2 == 0;
+  if (n->kind != DX_OP || n->n_args != 2) return false;
+  bool a = is_even(d, n->arg[0]), b = is_even(d, n->arg[1]);
+  return n->op == DXO_MUL ? a || b : (n->op == DXO_ADD || n->op == DXO_SUB) && a && b;
+}
+
+/* A panel of pairs holds positions 2i and 2i + 1 together. */
+static bool begins_pairs(const Tp *p, const DxNode *w) {
+  int64_t K;
+  return dx_is_int(p->dag, p->buf[w->ival].dim[1], &K) && K % 2 == 0 && is_even(p->dag, w->arg[1]);
+}
+
+typedef struct PairUse { bool any, other; } PairUse; /* other: a panel would hold what is no pair, or a pair's weight is read apart */
+
+static void find_use(const Tp *p, Dx x, PairUse *u) {
+  const Dag *d = p->dag;
+  const DxNode *n = &d->node[x];
+  Dx even[2];
+  if (!dag_walk_first(p->dag, x)) return;
+  int made = lower_made_of_weight(d, x);
+  u->other |= made >= 0 && !p->buf[made].raw;
+  if (n->kind == DX_WGT && n->op == WA_VALUE && !p->buf[n->ival].raw) u->other |= p->buf[n->ival].bf16 || p->buf[n->ival].fmt->code >= 0;
+  bool pairs = lower_weight_of_pair(p, x) >= 0 && tp_is_pair(p, n->arg[1], even);
+  for (int i = 0; i < n->n_args && !pairs; i++) find_use(p, n->arg[i], u);
+  for (int i = 0; i < 2 && pairs; i++) {
+    const DxNode *side = &d->node[even[i]];
+    u->other |= side->kind == DX_WGT && !begins_pairs(p, side);
+    for (int k = 0; k < side->n_args; k++) find_use(p, side->arg[k], u);
+  }
+  u->any |= pairs;
+}
+
+/* Products of pairs of a weight's values are all that would be unpacked. */
+static bool all_in_pairs(const TpPlan *p, const TpRegion *r) {
+  PairUse u = {0};
+  dag_walk_begin(p->tp->dag);
+  for (int i = 0; i < r->n_stmts; i++) find_use(p->tp, p->tp->stmt[r->stmt[i]].rhs, &u);
+  return u.any && !u.other;
+}
+
 Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, KernShape shape) {
   const TpRegion *r = &p->region[region];
   Sched s = {.lanes = t->vec_lanes, .tile = {1}, .n_tiles = 1, .short_dots = !t->vnni, .dot2 = t->dot2};
@@ -152,7 +194,7 @@ Sched kern_sched(const Target *t, size_t l2_bytes, const TpPlan *p, int region, 
   if (T > 2 && shape == KERN_FEW) s.tile[s.n_tiles++] = 2;
   if (T > 1) s.tile[s.n_tiles++] = 1;
   s.ahead = shape == KERN_FEW ? 4096 : 0;
-  s.pairs = shape == KERN_MANY && n.pairs && t->dot2;
+  s.pairs = shape == KERN_MANY && t->dot2 && all_in_pairs(p, r);
   s.stage = shape == KERN_MANY && (n.coded || s.pairs);
   s.steps = steps && s.stage && n.steps;
   if (shape == KERN_MANY && n.K) { /* activations of a block take at most half the second-level cache, in whole tiles */

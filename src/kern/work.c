@@ -167,7 +167,8 @@ static Count madds(Walk *w, Dx x) {
   double ext = (double)extent(w, n->arg[0]);
   set_axis(w, (int)n->ival, 0, 0);
   c = madds(w, n->arg[1]);
-  bool pair = n->op == RED_CHAIN && tp_is_pair(w->e->tp, n->arg[1]);
+  Dx even[2];
+  bool pair = n->op == RED_CHAIN && tp_is_pair(w->e->tp, n->arg[1], even);
   if (c.i + c.f == 0 && has_product(w->e->tp->dag, n->arg[1], (int)n->ival)) *(n->type == DT_F32 ? &c.f : &c.i) = pair ? 2 : 1;
   if (pair && w->e->tp->dot2) c.pairs = c.f;
   return (Count){c.i * ext, c.f * ext, c.pairs * ext};

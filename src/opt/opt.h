@@ -249,7 +249,7 @@ Err *tp_dims_check(const Tp *p, const char *name, const TpBuf *b); /* numbers, o
 Err *tp_stmt_check(const Tp *p, const TpStmt *t);                  /* no index leaves its dimension, as far as that does not depend on data */
 Err *tp_data_check(Tp *p, const int64_t *most);                    /* the same of indices that are data: buffer b holds 0 .. most[b], -1: not known */
 bool tp_is_bf16(const Dag *d, Dx x);           /* tile.c: a bfloat16 that is 0 or at least 2^-56, by its form */
-bool tp_is_pair(const Tp *p, Dx term);         /* pair.c: two products of bfloat16 that lie together, as a chain's term */
+bool tp_is_pair(const Tp *p, Dx term, Dx even[2]); /* pair.c: two products of bfloat16 that lie together, as a chain's term; even: the sides of the nearer one */
 void tp_keep_bf16(Tp *p);                      /* pair.c: marks what holds nothing but bfloat16, and keeps in 16 bits what is read so */
 void tp_print(const Tp *p, Str *out);
 int64_t tp_buf_rows(const Tp *p, int buf, const int64_t *sym);      /* axis 0 */

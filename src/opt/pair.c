@@ -52,7 +52,7 @@ static bool weights_together(const Tp *p, Dx odd, Dx even) {
 }
 
 /* A chain's term that is a pair; even: what is of even position. One side at most is of a weight. */
-static bool is_pair(const Tp *p, Dx term, Dx even[2]) {
+bool tp_is_pair(const Tp *p, Dx term, Dx even[2]) {
   const DxNode *n = &p->dag->node[term];
   if (n->kind != DX_OP || n->op != DXO_ADD || n->type != DT_F32) return false;
   const DxNode *a = &p->dag->node[n->arg[0]], *b = &p->dag->node[n->arg[1]];
@@ -67,15 +67,10 @@ static bool is_pair(const Tp *p, Dx term, Dx even[2]) {
   return n_weights < 2;
 }
 
-bool tp_is_pair(const Tp *p, Dx term) {
-  Dx even[2];
-  return is_pair(p, term, even);
-}
-
 int lower_weight_of_pair(const Tp *p, Dx red) {
   const DxNode *n = &p->dag->node[red];
   Dx even[2];
-  if (n->kind != DX_RED || n->op != RED_CHAIN || !is_pair(p, n->arg[1], even)) return -1;
+  if (n->kind != DX_RED || n->op != RED_CHAIN || !tp_is_pair(p, n->arg[1], even)) return -1;
   for (int i = 0; i < 2; i++) if (p->dag->node[even[i]].kind == DX_WGT) return (int)p->dag->node[even[i]].ival;
   return -1;
 }
@@ -84,7 +79,7 @@ static void mark_pairs(Tp *p, Dx x, bool *read) {
   const DxNode *n = &p->dag->node[x];
   Dx even[2];
   if (!dag_walk_first(p->dag, x)) return;
-  if (n->kind == DX_RED && n->op == RED_CHAIN && is_pair(p, n->arg[1], even))
+  if (n->kind == DX_RED && n->op == RED_CHAIN && tp_is_pair(p, n->arg[1], even))
     for (int i = 0; i < 2; i++) read[p->dag->node[even[i]].ival] = true;
   for (int i = 0; i < n->n_args; i++) mark_pairs(p, n->arg[i], read);
 }
@@ -104,7 +99,7 @@ static Vals emit_pairs(Emit *e, Dx even) { return e->d->node[even].kind == DX_WG
 
 bool emit_pair(Emit *e, Dx term, Vals *acc) {
   Dx even[2];
-  if (!e->s.dot2 || !acc->vec || !is_pair(e->p, term, even)) return false;
+  if (!e->s.dot2 || !acc->vec || !tp_is_pair(e->p, term, even)) return false;
   for (int i = 0; i < 2; i++) if (e->d->node[even[i]].kind == DX_LOAD && buf_mem(e, (int)e->d->node[even[i]].ival) != IR_M_bf16) return false;
   Vals a = emit_pairs(e, even[0]), b = emit_pairs(e, even[1]);
   bool first = a.vec && !b.vec; /* what is the same for all lanes comes last, where it may be read in place */

@@ -43,6 +43,31 @@ for op in odd_first even_first not_rounded far_apart; do
   expect "$op: the same bits on every target" 0 "$LUMEN" kern "$op $S[5,64]" --std "$TEST_TMP/std" --check --target all
 done
 
+# Pairs of a weight's values, which panels of many rows keep as they are: where all that is unpacked are such pairs and nothing else reads them. Odd
+# positions, an odd length and neighbours of another kind (codes, what is made of a weight, the same weight once more) come out the same without.
+P='chain(i < K/2: h[m, 2*i + 1] * w[n, 2*i + 1] + h[m, 2*i] * w[n, 2*i])'
+weight() { # NAME WANT(1: in panels, 0: not) SUM SPEC
+  op="x: f32[M,K], w: W[N,K]"
+  case $4 in *v=*) op="$op, v: V[N,K]" ;; esac
+  echo "op $1($op) -> y: f32[M,N] { h[m,k] = to_bf16(x[m,k]) y[m,n] = $3 }" > "$TEST_TMP/std/weight.lum"
+  expect "weights, $1 $4: the same bits on every target" 0 "$LUMEN" kern "$1 $4" --std "$TEST_TMP/std" --check --target all
+  expect "weights, $1 $4: kernels" 0 "$LUMEN" cc "$1 $(echo "$4" | sed 's/x=f32\[[0-9]*/x=f32[M/')" --std "$TEST_TMP/std" --emit asm --target x86-avx512-bf16 --trace "sched>$TEST_TMP/sched.$1"
+  n=$(grep -c 'weights in pairs of bfloat16' "$TEST_TMP/sched.$1")
+  [ $((n > 0)) = "$2" ] && ok "$1: pairs in panels: $2" || not_ok "$1: pairs in panels: $2" "$n times"
+}
+weight plain 1 "$P" 'w=bf16[17,90] x=f32[40,90]'
+weight blocks 1 'chain(b < K/32: chain(i < 16: h[m, b*32 + 2*i + 1] * w[n, b*32 + 2*i + 1] + h[m, b*32 + 2*i] * w[n, b*32 + 2*i]))' 'w=bf16[17,64] x=f32[40,64]'
+weight odd_length 0 "$P" 'w=bf16[17,65] x=f32[40,65]'
+weight one 0 "$P" 'w=bf16[17,1] x=f32[40,1]'
+weight odd_begin 0 'chain(i < K/2 - 1: h[m, 2*i + 2] * w[n, 2*i + 2] + h[m, 2*i + 1] * w[n, 2*i + 1])' 'w=bf16[17,64] x=f32[40,64]'
+weight shifted 0 'chain(i < K/2 - 1: h[m, 2*i + 1] * w[n, 2*i + 2] + h[m, 2*i] * w[n, 2*i + 1])' 'w=bf16[17,64] x=f32[40,64]'
+weight neighbours 0 'chain(i < K - 1: h[m, i + 1] * w[n, i + 1] + h[m, i] * w[n, i])' 'w=bf16[17,64] x=f32[40,64]'
+weight odd_blocks 0 'chain(b < K/3: h[m, b*3 + 1] * w[n, b*3 + 1] + h[m, b*3] * w[n, b*3])' 'w=bf16[17,66] x=f32[40,66]'
+weight once_more 0 "$P + chain(k: x[m,k] * w[n,k])" 'w=bf16[17,90] x=f32[40,90]'
+weight beside_values 0 "$P + chain(k: x[m,k] * v[n,k])" 'w=bf16[17,64] x=f32[40,64] v=q8_0[17,64]'
+weight beside_made 0 "$P + chain(k: x[m,k] * sqrt(abs(v[n,k])))" 'w=bf16[17,64] x=f32[40,64] v=bf16[17,64]'
+weight beside_codes 1 "$P + chain(g < K/32: f32(isum(k < 32: i8(rint(x[m, g*32 + k])) * v.code[n, g*32 + k])) * v.scale[n, g*32])" 'w=bf16[17,64] x=f32[40,64] v=q8_0[17,64]'
+
 # Work: both products count, and the roof knows that they take one step.
 if "$LUMEN" kern 'add a=f32[1,16] b=f32[1,16]' --check --target x86-avx512-bf16 > /dev/null 2>&1; then
   S="odd_first x=f32[64,1024] c=bf16[8,512,32]"
