@@ -30,7 +30,7 @@ static bool in_model_folder(const char *path) {
 
 Err *cmd_output_check(const char *path) {
   TRY(os_out_check(path));
-  if (path && in_model_folder(path)) return err_new(ERR_USAGE, "%s: is a file of the model to read, expected another file to write", path);
+  if (path && strcmp(path, "-") && in_model_folder(path)) return err_new(ERR_USAGE, "%s: is a file of the model to read, expected another file to write", path);
   return NULL;
 }
 

@@ -155,7 +155,7 @@ static void on_read(void *ctx, int64_t n_read, int64_t n) {
 
 /* Ctrl-C while an answer is made. The handler stands only meanwhile, and once: a second Ctrl-C ends the program. One that a chat put off counts at once. */
 static Err *answer(const Run *r, const RunRequest *q, RunResult *out) {
-  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, old;
+  struct sigaction act = {.sa_handler = on_interrupt, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)}, old; /* text that is being written gets out */
   sigset_t set, mask;
   sigemptyset(&set);
   sigaddset(&set, SIGINT);

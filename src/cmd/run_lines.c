@@ -4,6 +4,7 @@
    none ends what is not a read. The editor gets its characters from here, so that it drops a line and nothing else, and characters that come in parts (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
@@ -16,15 +17,17 @@
 #include "cmd/run_cmd.h"
 #include "text/text.h"
 
-enum { PASTE_WAIT_MS = 30, CHAR_BYTES = 4, ERASE = 0x7f, ESCAPE = 0x1b, REPLACEMENT = 0xfffd };
+enum { PASTE_WAIT_MS = 30, CHAR_BYTES = 4, ERASE = 0x7f, ESCAPE = 0x1b, REPLACEMENT = 0xfffd, END = 4 };
 static char *(*edit_line)(const char *prompt);
 static int (*edit_remember)(const char *line);
 static int interrupts = -1; /* a signalfd: Ctrl-C */
+static int keys = STDIN_FILENO; /* the terminal, opened once more: a read does not wait there, as what poll saw may be gone: Ctrl-C takes what was typed with it */
 static sigset_t mask_before;
 static struct sigaction before;
 static bool interrupted;
-/* What was typed: last: the character in front of the cursor, -1: not known; next: comes before standard input, -1: nothing; is_typed: the line has something. */
-static struct { int32_t last, next; bool is_typed; enum { TYPE_TEXT, TYPE_ESCAPE, TYPE_SEQUENCE } at; } typed;
+/* What was typed: last: the character in front of the cursor, -1: not known; next: comes before standard input, -1: nothing; is_typed: the line has something;
+   begins: nothing was read of it. */
+static struct { int32_t last, next; bool is_typed, begins; enum { TYPE_TEXT, TYPE_ESCAPE, TYPE_SEQUENCE } at; } typed;
 
 /* Texts are UTF-8: the terminal's backspace shall take whole characters, which not every terminal is told (those of containers). */
 static void erase_whole_characters(void) {
@@ -42,14 +45,14 @@ static bool speak_utf8(void) {
 
 /* The next byte, -1: the input ended, or Ctrl-C. Unbuffered: what has not been read is asked of the terminal (more_is_here). */
 static int byte_read(void) {
-  struct pollfd p[] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = interrupts, .events = POLLIN}};
+  struct pollfd p[] = {{.fd = keys, .events = POLLIN}, {.fd = interrupts, .events = POLLIN}};
   struct signalfd_siginfo info;
   for (unsigned char c; !interrupted;) {
     if (poll(p, COUNT_OF(p), -1) < 0 && errno == EINTR) continue; /* the window's size changed */
     interrupted = p[1].revents & POLLIN && read(interrupts, &info, sizeof info) == sizeof info;
-    ssize_t n = interrupted ? 0 : read(STDIN_FILENO, &c, 1);
+    ssize_t n = interrupted ? 0 : read(keys, &c, 1);
     if (n == 1) return c;
-    if (n == 0 || errno != EINTR) break;
+    if (n == 0 || (errno != EINTR && errno != EAGAIN)) break;
   }
   return -1;
 }
@@ -78,12 +81,21 @@ static bool is_text(int32_t c) {
   return was_text && c >= ' ' && c != ERASE;
 }
 
+/* A Ctrl-D that was typed before the editor took the terminal ends a line there, and is handed on as a NUL. One that is typed later comes as itself. */
+static int32_t first_read(void) {
+  struct pollfd p = {.fd = keys, .events = POLLIN};
+  bool was_there = poll(&p, 1, 0) > 0;
+  int32_t c = char_read();
+  return was_there && c == 0 ? END : c;
+}
+
 /* What the editor reads. A character that makes one with that in front of it takes its place. */
 static int edit_getc(FILE *f) {
   (void)f;
   int32_t c = typed.next, whole;
   typed.next = -1;
-  if (c < 0) c = char_read();
+  if (c < 0) c = typed.begins ? first_read() : char_read();
+  typed.begins = false;
   if (c < 0) return -1;
   typed.is_typed |= c != '\n' && c != '\r';
   bool text = is_text(c);
@@ -121,6 +133,8 @@ Err *cmd_lines_open(void) {
   sigaddset(&set, SIGINT);
   interrupts = signalfd(-1, &set, SFD_CLOEXEC);
   if (interrupts < 0) return err_new(ERR_IO, "Ctrl-C cannot be waited for: %s", strerror(errno));
+  keys = open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (keys < 0) keys = STDIN_FILENO;
   pthread_sigmask(SIG_BLOCK, &set, &mask_before);
   sigaction(SIGINT, &(struct sigaction){.sa_handler = SIG_DFL}, &before); /* who began us may ignore it; somebody at a terminal does not */
   erase_whole_characters();
@@ -133,7 +147,9 @@ void cmd_lines_close(void) {
   sigaction(SIGINT, &before, NULL);
   pthread_sigmask(SIG_SETMASK, &mask_before, NULL);
   close(interrupts);
+  if (keys != STDIN_FILENO) close(keys);
   interrupts = -1;
+  keys = STDIN_FILENO;
 }
 
 /* Ctrl-D ends a message, and the next is read. */
@@ -151,6 +167,7 @@ static bool plain_line(const char *prompt, Str *out) {
 static bool one_line(const char *prompt, Str *out) {
   if (!edit_line) return plain_line(prompt, out);
   typed.last = typed.next = -1;
+  typed.begins = true;
   typed.at = TYPE_TEXT;
   char *line = edit_line(prompt);
   if (line && !interrupted) str_add(out, line);

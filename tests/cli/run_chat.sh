@@ -106,7 +106,12 @@ ok("an endless answer streams", c.until("EEEE") is not None, c.seen[-80:])
 c.say("\x03")
 ok("Ctrl-C stops an answer and the chat goes on", c.until("\n> ") is not None, c.seen[-80:])
 c.say("/exit\n")
-ok("and ends well", c.status() == 0)
+ok("and ends well", c.status() == 0, c.seen)
+codes = []
+for _ in range(10):                                        # Ctrl-C may come as text is being written
+    c = Chat(*ENDLESS); c.prompt(); c.say("the\n"); c.until("EEEE"); c.say("\x03"); c.until("\n> "); c.say("/exit\n")
+    codes.append(c.status())
+ok("whenever it comes", not any(codes), codes)
 c = Chat("-v", "-T", "0", "-n", "4")
 c.prompt(); c.say("the light\n"); first, _ = figures(c)
 c.prompt(); c.say(" /Clear \n"); c.prompt(); c.say("the light\n"); again, held = figures(c)
@@ -143,6 +148,11 @@ def lost(times):
         n += c.status() != 130
     return n
 os.environ["TERM"] = "dumb"
+def ended_ahead():
+    c = Chat("-T", "0", "-n", "300", "--logit-bias", "40=1000")
+    c.prompt(); c.say("the\n"); c.until("EEE"); c.say("\x04")
+    return c.status()
+ok("Ctrl-D while an answer comes ends the chat behind it", ended_ahead() == 0)
 n_lost = lost(20)
 ok("no Ctrl-C is lost as a prompt is drawn", n_lost == 0, n_lost)
 
@@ -190,6 +200,7 @@ else:
     ok("Ctrl-C drops a line that is edited", again == first, (first, again))
     c.prompt(); c.say("the"); c.until("the"); c.say("\x03"); c.prompt(); c.say("\x03")
     ok("it does not end the chat", c.until("Ctrl-C once more") is not None, c.seen)
+ok("Ctrl-D while an answer comes ends the chat behind it, with an editor", ended_ahead() == 0)
 n_lost = lost(20)
 ok("no Ctrl-C is lost as the editor begins", n_lost == 0, n_lost)
 c.prompt(); c.say("\x04")
