@@ -1,5 +1,5 @@
 # lumen run without a prompt on a terminal, and Ctrl-C: through a pseudo-terminal.
-# runtests: machine code
+# runtests: machine code, timeout 300
 . tests/lib.sh
 cat > "$TEST_TMP/chat.py" <<'P'
 import ctypes, os, pty, re, select, signal, subprocess, sys, time
