@@ -15,7 +15,8 @@ static size_t quotes_after(const char *lines, size_t n) {
   return n < 3 || memcmp(lines + n - 3, "\"\"\"", 3) || (n > 3 && lines[n - 4] != '\n') ? 0 : 3;
 }
 
-/* One message: a line, a paste, or lines between two lines of three quotes, pasted or not (in the middle of a paste they are text); the end of input ends those too. What comes of its last line. */
+/* One message: a line, a paste, or lines between two lines of three quotes, pasted or not (in the middle of a paste they are text); the end of input ends
+   those too. What comes of its last line. */
 static CmdLine message_read(const char *prompt, Str *out) {
   Str lines = {0};
   bool block = false, whole = false;

@@ -1,7 +1,8 @@
 /* Lines from a terminal, with editing and history by libedit where it is installed; it is loaded when a chat begins, so nothing else needs it. Without
    it the terminal's own line editing serves. In: a prompt, which goes to standard error. Out: a line without its end. A paste of several lines is
    one text: what the terminal holds already when a line is done belongs to it. Ctrl-C waits until it is asked for: none is lost between two reads, and
-   none ends what is not a read. The editor gets its characters from here, so that it drops a line and nothing else, and characters that come in parts (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
+   none ends what is not a read. The editor gets its characters from here, so that it drops a line and nothing else, and characters that come in parts
+   (Korean from some systems) are whole before it draws them: it counts columns of parts wrongly. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@ enum { PASTE_WAIT_MS = 30, CHAR_BYTES = 4, ERASE = 0x7f, ESCAPE = 0x1b, REPLACEM
 static char *(*edit_line)(const char *prompt);
 static int (*edit_remember)(const char *line);
 static int interrupts = -1; /* a signalfd: Ctrl-C */
-static int keys = STDIN_FILENO; /* the terminal, opened once more: a read does not wait there, as what poll saw may be gone: Ctrl-C takes what was typed with it */
+static int keys = STDIN_FILENO; /* the terminal, opened once more so that a read does not wait: Ctrl-C takes what was typed, and may come behind poll */
 static sigset_t mask_before;
 static struct sigaction before;
 static bool interrupted;

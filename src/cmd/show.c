@@ -135,6 +135,7 @@ static Err *show(Arena *a, const ShowOpts *o, const char *model) {
 static const char *plan_option(Arena *a, const OptRest *rest) {
 #define NAME_(T, field, ...) #field,
   static const char *const names[] = {MODEL_OPT_ROWS(NAME_, ShowOpts)};
+#undef NAME_
   for (size_t i = 0; i < COUNT_OF(ShowOpts_rows); i++)
     for (size_t k = 0; rest->given[i] && k < COUNT_OF(names); k++)
       if (!strcmp(ShowOpts_rows[i].field, names[k]) && strcmp(names[k], "std")) return opt_name(a, &ShowOpts_rows[i]);

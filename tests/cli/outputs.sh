@@ -134,9 +134,9 @@ gone "no part is left of anything"
 # One line tells of a full disk, and it begins with the command's name.
 if [ -w /dev/full ]; then
   echo '{{ messages }}' > "$D/template"
-  mkdir -p "$TEST_TMP/home/models/x" && : > "$TEST_TMP/home/models/x/x.gguf"
+  mkdir -p "$TEST_TMP/cache/models/x" && : > "$TEST_TMP/cache/models/x/x.gguf"
   for c in "tokenize $M hi" "detokenize $M" "logits --ids $D/ids --out - $M" "show $M" "version" "list" "parse --template $D/template" "run $M hi -n 1" "bench $M $short" "bench $M $short --json -"; do
-    if echo "1 2" | LUMEN_HOME="$TEST_TMP/home" "$LUMEN" $c > /dev/full 2> "$err"; then got=0; else got=$?; fi
+    if echo "1 2" | LUMEN_HOME="$TEST_TMP/cache" "$LUMEN" $c > /dev/full 2> "$err"; then got=0; else got=$?; fi
     [ "$got" = 1 ] && ok "a full disk: ${c%% *}" || not_ok "a full disk: $c" "exit code $got"
     [ "$(grep -c 'No space left on device' "$err")" = 1 ] && grep -q "^lumen ${c%% *}: .*No space left" "$err" && ok "told once" || not_ok "told once: $c" "$(cat "$err")"
   done
@@ -149,12 +149,12 @@ else skip "a full disk" "no /dev/full here"; fi
 
 # Control characters of names are shown, not sent to the terminal.
 esc=$(printf '\033')
-mkdir -p "$TEST_TMP/home/models/a${esc}[31mb"
-echo x > "$TEST_TMP/home/models/a${esc}[31mb/f${esc}.gguf"
-expect "list of such a name" 0 env LUMEN_HOME="$TEST_TMP/home" "$LUMEN" list
+mkdir -p "$TEST_TMP/cache/models/a${esc}[31mb"
+echo x > "$TEST_TMP/cache/models/a${esc}[31mb/f${esc}.gguf"
+expect "list of such a name" 0 env LUMEN_HOME="$TEST_TMP/cache" "$LUMEN" list
 has "is shown" "$out" 'a\x1b[31mb'
 hasnt "not sent" "$out" "$esc"
-env LUMEN_HOME="$TEST_TMP/home" "$LUMEN" doctor > "$out" 2> "$err"
+env LUMEN_HOME="$TEST_TMP/cache" "$LUMEN" doctor > "$out" 2> "$err"
 hasnt "nor by doctor" "$out" "$esc"
 for c in "version --no${esc}[1m" "no${esc}[1m" "help x${esc}" "version x${esc}" "version --trace x${esc}"; do
   expect "such an argument" 2 "$LUMEN" $c

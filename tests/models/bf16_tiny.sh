@@ -1,5 +1,5 @@
-# bfloat16 weights too small for a machine's products of pairs, which flush denormals: the same bits on every target all the same, and no slower kernel
-# where there are none. runtests: machine code
+# bfloat16 weights too small for a machine's products of pairs, which flush denormals: the same bits on every target all the same; a trace
+# tells of them, and where there are none it does not. runtests: machine code
 . tests/lib.sh
 cat > "$TEST_TMP/tiny.py" <<'END'
 import array, re, subprocess, sys
